@@ -1,0 +1,23 @@
+# `make demo` and `make test` set everything up on the first call. PYTHON=python3.12 chooses another interpreter.
+.PHONY: setup test check demo lock clean
+export PYTHON
+
+setup:
+	@requirements/setup.sh
+
+test: setup check
+	.venv/bin/python -m pytest
+
+check: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+demo: setup
+	@.venv/bin/python -m tests.demo
+
+lock:
+	python3 requirements/lock.py
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache *.egg-info

