@@ -8,6 +8,7 @@ from dspark_cli.commands.acceptance import acceptance
 from dspark_cli.commands.doctor import doctor
 from dspark_cli.commands.inspect_cache import inspect_cache
 from dspark_cli.commands.serve import serve
+from dspark_cli.commands.stress_shift import stress_shift
 from dspark_cli.errors import ToolError
 
 app = typer.Typer(
@@ -19,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, acceptance, inspect_cache, doctor):
+for command in (serve, acceptance, inspect_cache, stress_shift, doctor):
     app.command()(command)
 
 

@@ -166,7 +166,7 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tu
     share, spread = successes / trials, z * z / trials
     centre = (share + spread / 2) / (1 + spread)
     reach = z / (1 + spread) * math.sqrt(max(0.0, share * (1 - share)) / trials + spread / (4 * trials))
-    return max(0.0, centre - reach), min(1.0, centre + reach)
+    return max(0.0, min(centre - reach, share)), min(1.0, max(centre + reach, share))
 
 
 def _engine(labels: dict[str, str]) -> tuple[str, str]:

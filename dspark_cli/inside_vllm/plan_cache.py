@@ -14,6 +14,7 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from dspark_cli.inside_vllm.answer import Refused, answer
+from dspark_cli.sources.vllm_log import readable
 
 try:
     from vllm.v1.core.kv_cache_planning import get_kv_cache_configs
@@ -61,7 +62,7 @@ def _engine_config(vllm_args: list[str]) -> VllmConfig:
     try:
         config = EngineArgs.from_cli_args(arguments).create_engine_config()
     except ValueError as error:
-        raise Refused(f"vLLM refuses this configuration: {_without_pydantic_frame(error)}") from None
+        raise Refused(f"vLLM refuses this configuration: {' '.join(readable(str(error)))}") from None
     parallel = config.parallel_config
     if parallel.world_size > 1 or parallel.decode_context_parallel_size > 1:
         raise Refused("plans for tensor, pipeline or context parallel sizes above 1 are not supported yet")
@@ -174,14 +175,6 @@ def _platform() -> str:
     from vllm.platforms import current_platform
 
     return str(current_platform.device_type)
-
-
-def _without_pydantic_frame(error: ValueError) -> str:
-    """The sentence inside pydantic's "1 validation error for X ... [type=..., input_value=...]"."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    if len(lines) > 1 and "validation error" in lines[0]:
-        return lines[1].removeprefix("Value error, ").partition(" [type=")[0]
-    return " ".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Where output goes: results to stdout, messages to stderr. Text from outside is never read as markup."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -37,6 +37,21 @@ def waiting(for_what: str) -> Iterator[None]:
         return
     with console.status(Text(for_what)):
         yield
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A progress bar over `total` steps; the function it gives marks one as done. One line without a terminal."""
+    from rich.progress import Progress
+
+    console = message_console()
+    if not console.is_terminal:
+        console.print(f"{what} ...", soft_wrap=True)
+        yield lambda: None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
 
 
 def printable(text: str) -> str:

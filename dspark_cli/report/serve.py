@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dspark_cli.report.console import message_console, printable, result_console
 from dspark_cli.serving.command import ServeCommand
-from dspark_cli.sources.vllm_log import Stage, address_in, cause_of_death, stage_of
+from dspark_cli.sources.vllm_log import Stage, address_in, cause_of_death, next_step_for, stage_of
 
 
 def show_command(command: ServeCommand, dry_run: bool) -> None:
@@ -106,4 +106,6 @@ def show_end(run: ServerRun) -> None:
     console.print(Text.assemble(("error: ", "bold red"), f"the server ended {by}{when}"))
     for line in run.cause:
         console.print(Text(f"  {printable(line)}"), soft_wrap=True)
-    console.print(Text.assemble(("next: ", "bold"), f"read its whole log: {run.log}"), soft_wrap=True)
+    advice = next_step_for(run.cause)
+    step = f"{advice}; the whole log: {run.log}" if advice else f"read the whole log: {run.log}"
+    console.print(Text.assemble(("next: ", "bold"), step), soft_wrap=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -28,6 +29,18 @@ _PREFIX = re.compile(r"^(\([\w -]+ pid=\d+\) )?((ERROR|CRITICAL) \d\d-\d\d \d\d:
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Refused|Timeout|Failure)|Exception)(: .*)?$")
 _ARGUMENT_ERROR = re.compile(r"^\S.*: error: (?P<reason>.+)$")
 _POINTS_ELSEWHERE = re.compile(r"root cause|see (the )?stack trace|initialization failed due to|SystemExit", re.I)
+_STARTS_ANEW = re.compile(
+    r"Traceback|Process |INFO|WARNING|ERROR|\[rank|The above exception|During handling|sys:|nanobind"
+)
+_ADVICE = {
+    r"unrecognized arguments": "see vLLM's own: vllm serve --help=all",
+    r"No available memory for the cache blocks|larger than the available KV cache memory": (
+        "give the KV cache more memory or a shorter --max-model-len; what a block costs: dspark-tool inspect-cache"
+    ),
+    r"Address already in use": "give another port: -- --port N",
+    r"torchvision::nms": "these do not fit this torch: pip uninstall torchvision torchaudio torchcodec",
+    r"V1 does not support: dspark": "DSpark needs model runner V2, which needs Triton with a GPU; DFlash runs on both",
+}
 
 
 def stage_of(line: str) -> Stage | None:
@@ -48,24 +61,53 @@ def cause_of_death(lines: Iterable[str], most: int = 4) -> list[str]:
     above". So the first exception counts. A refused argument has no traceback: then it is that line. Empty where the
     log names no cause.
     """
-    plain = [_PREFIX.sub("", line.rstrip(), count=1) for line in lines]
+    log = [_LogLine.of(line) for line in lines]
     pointers: list[str] = []
-    for index, line in enumerate(plain):
-        if not _EXCEPTION.match(line):
+    for index, line in enumerate(log):
+        if not _EXCEPTION.match(line.text):
             continue
-        message = _with_continuation(plain, index, most)
-        if not _POINTS_ELSEWHERE.search(line):
+        message = _message(log[index : index + most])
+        if not _POINTS_ELSEWHERE.search(line.text):
             return message
         pointers = pointers or message
-    refused = [line for line in plain if _ARGUMENT_ERROR.match(line)]
+    refused = [line.text for line in log if _ARGUMENT_ERROR.match(line.text)]
     return refused[-1:] or pointers
 
 
-def _with_continuation(lines: Sequence[str], start: int, most: int) -> list[str]:
-    """An exception's message goes on, indented or not, until an empty line, a new traceback or a log line."""
-    message = [lines[start]]
-    for line in lines[start + 1 : start + most]:
-        if not line.strip() or re.match(r"^(Traceback|Process |\(|INFO|WARNING|ERROR|\[rank|The above|During)", line):
+def next_step_for(cause: Iterable[str]) -> str | None:
+    """What to do about a cause of death that is known."""
+    text = " ".join(cause)
+    return next((advice for sign, advice in _ADVICE.items() if re.search(sign, text)), None)
+
+
+def readable(exception_text: str) -> list[str]:
+    """An exception's lines without pydantic's frame ("1 validation error for X", "[type=..., input_value=...]")."""
+    lines = [line.strip() for line in exception_text.splitlines() if line.strip()]
+    if len(lines) > 1 and "validation error" in lines[0]:
+        lines = [line for line in lines[1:] if not line.startswith("For further information visit")]
+    return [line.removeprefix("Value error, ").partition(" [type=")[0] for line in lines]
+
+
+@dataclass(frozen=True)
+class _LogLine:
+    """`source` is the process and log level in front of a line, empty for what a process printed bare."""
+
+    source: str
+    text: str
+
+    @classmethod
+    def of(cls, line: str) -> "_LogLine":
+        prefix = _PREFIX.match(line)
+        source = prefix[0] if prefix else ""
+        return cls(source, line[len(source) :].rstrip())
+
+
+def _message(log: Sequence[_LogLine]) -> list[str]:
+    """The exception at the head of `log`; its message may go on below, in lines from the same source."""
+    first, *below = log
+    lines = [first.text]
+    for line in below:
+        if line.source != first.source or not line.text.strip() or _STARTS_ANEW.match(line.text):
             break
-        message.append(line)
-    return message
+        lines.append(line.text)
+    return readable("\n".join(lines))

@@ -2,7 +2,7 @@
 
     python tests/models/train.py --out tests/models --minutes 3
 
-Everything starts from the running interpreter: corpus, tokenizer, models and held-out prompts (see README.md beside it).
+Everything starts from the running interpreter's own files: corpus, tokenizer, models and held-out prompts (README.md).
 """
 
 import argparse
@@ -40,7 +40,7 @@ MARKOV_RANK = 32
 MAX_POSITIONS = 8192
 ROPE_THETA = 10_000.0
 RMS_EPS = 1e-6
-# Index i means the output of layer i. The last layer is left out: transformers returns it after the final norm, vLLM before.
+# Index i means the output of layer i. Not the last: transformers hands it out after the final norm, vLLM before it.
 AUX_LAYERS = (0, 1, 2)
 HELD_OUT_FILES = 64
 
@@ -199,14 +199,14 @@ def train_target(ids: Tensor, scale: Scale, budget: Budget) -> Qwen3ForCausalLM:
         num_key_value_heads=KV_HEADS,
         head_dim=HEAD_DIM,
         max_position_embeddings=MAX_POSITIONS,
-        rope_theta=ROPE_THETA,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
         rms_norm_eps=RMS_EPS,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=EOS,
         pad_token_id=PAD,
     )
-    target = Qwen3ForCausalLM(config)
+    target = Qwen3ForCausalLM(config)  # type: ignore[no-untyped-call]
     nn.Module.to(target, ids.device)
     optimizer = make_optimizer(target, weight_decay=0.05)
     for step in training_steps(budget, optimizer):
@@ -218,7 +218,8 @@ def train_target(ids: Tensor, scale: Scale, budget: Budget) -> Qwen3ForCausalLM:
         if step % 100 == 0:
             log.info("  step %4d  loss %.3f", step, loss.item())
     nn.Module.to(target, torch.bfloat16)
-    return target.eval().requires_grad_(False)
+    target.train(False).requires_grad_(False)
+    return target
 
 
 @torch.no_grad()
@@ -238,7 +239,8 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), x.shape[-1:], self.weight.float(), RMS_EPS).to(x.dtype)
+        normed: Tensor = F.rms_norm(x.float(), x.shape[-1:], self.weight.float(), RMS_EPS)
+        return normed.to(x.dtype)
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
@@ -299,7 +301,8 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor, context: Tensor, mask: Tensor) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), positions, context, mask)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        changed: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return changed
 
 
 class MarkovHead(nn.Module):
@@ -335,7 +338,7 @@ class Drafter(nn.Module):
     def forward(self, target: Qwen3ForCausalLM, tokens: Tensor, aux: Tensor, anchors: Tensor) -> Tensor:
         """Draft logits [batch, anchors, DRAFT_TOKENS, VOCAB], without the Markov bias.
 
-        tokens is int64 [batch, context], aux [batch, context, len(AUX_LAYERS) * HIDDEN], anchors int64 [batch, anchors].
+        tokens: int64 [batch, context]; aux: [batch, context, len(AUX_LAYERS) * HIDDEN]; anchors: int64 [batch, anchors]
         """
         block = torch.full((*anchors.shape, self.width), MASK, device=tokens.device)
         block[..., 0] = tokens.gather(1, anchors)
@@ -355,7 +358,7 @@ class Drafter(nn.Module):
 
 
 def draft_mask(anchors: Tensor, context: int, width: int) -> Tensor:
-    """bool [batch, 1, anchors * width, context + anchors * width]: a block sees what precedes its anchor, and itself."""
+    """A block sees what precedes its anchor, and itself: bool [batch, 1, blocks * width, context + blocks * width]."""
     batch, count = anchors.shape
     before = torch.arange(context, device=anchors.device) < anchors.repeat_interleave(width, 1)[..., None]
     block = torch.arange(count, device=anchors.device).repeat_interleave(width)
@@ -387,7 +390,7 @@ def train_drafter(kind: Kind, target: Qwen3ForCausalLM, ids: Tensor, scale: Scal
             logits = drafter(target, tokens, aux, anchors) + drafter.markov_bias(at(tokens, after(anchors, 0)))
         teacher = at(target_logits, after(anchors, 0)).float().softmax(-1)
         losses = F.cross_entropy(logits.float().flatten(0, 2), teacher.flatten(0, 2), reduction="none")
-        loss = (losses.unflatten(0, logits.shape[:3]) * weights).mean() / weights.mean()
+        loss = (losses.view(logits.shape[:3]) * weights).mean() / weights.mean()
         descend(loss, drafter, optimizer)
         if step % 100 == 0:
             log.info("  step %4d  loss %.3f", step, loss.item())
@@ -400,8 +403,10 @@ def train_drafter(kind: Kind, target: Qwen3ForCausalLM, ids: Tensor, scale: Scal
 @torch.no_grad()
 def acceptance_length(drafter: Drafter, target: Qwen3ForCausalLM, prompts: Tensor, scale: Scale) -> float:
     """Mean tokens a draft step where the target answers prompts (int64 [batch, length]) at temperature 0."""
-    answer = {"max_new_tokens": scale.answer_tokens, "min_new_tokens": scale.answer_tokens, "do_sample": False}
-    tokens: Tensor = target.generate(prompts, attention_mask=torch.ones_like(prompts), **answer)  # type: ignore[operator, unused-ignore]
+    options: dict[str, Any] = {"max_new_tokens": scale.answer_tokens, "min_new_tokens": scale.answer_tokens}
+    tokens: Tensor = target.generate(  # type: ignore[misc, assignment]
+        prompts, attention_mask=torch.ones_like(prompts), do_sample=False, **options
+    )
     _, aux = read_target(target, tokens)
     anchors = torch.arange(prompts.shape[1], tokens.shape[1] - DRAFT_TOKENS, device=tokens.device).expand(
         len(tokens), -1
@@ -470,12 +475,13 @@ def drafter_config(kind: Kind) -> dict[str, Any]:
 def save_target(target: Qwen3ForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
     target.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)  # it only repeats config.json
-    PreTrainedTokenizerFast(
+    wrapped = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         eos_token=SPECIAL_TOKENS[EOS],
         pad_token=SPECIAL_TOKENS[PAD],
         mask_token=SPECIAL_TOKENS[MASK],
-    ).save_pretrained(folder)
+    )
+    wrapped.save_pretrained(folder)
 
 
 def save_drafter(drafter: Drafter, kind: Kind, folder: Path) -> None:
@@ -512,7 +518,7 @@ def parse_arguments() -> argparse.Namespace:
 def budgets(arguments: argparse.Namespace) -> tuple[Budget, Budget]:
     """What the target may use, and what each drafter may use."""
     if arguments.smoke:
-        return Budget(20, "steps"), Budget(10, "steps")
+        return Budget(8, "steps"), Budget(8, "steps")
     if arguments.steps:
         return Budget(arguments.steps[0], "steps"), Budget(arguments.steps[1], "steps")
     seconds = 60 * arguments.minutes

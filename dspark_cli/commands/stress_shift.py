@@ -1,0 +1,85 @@
+"""`dspark-tool stress-shift`: prove the block-table kernels on the local GPU."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dspark_cli.errors import BadInput
+
+if TYPE_CHECKING:
+    from dspark_cli.stress.case import StressCase
+    from dspark_cli.stress.verdict import StressReport
+
+GPU_ITERATIONS = 100
+INTERPRETER_ITERATIONS = 1
+
+
+def stress_shift(
+    kernel: Annotated[
+        str | None, typer.Option(help="Only this kernel; see the table of a run for their names.")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each case; 100 on a GPU, 1 in the interpreter.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Draws block ids, shifts and mappings.")] = 0,
+    case: Annotated[str | None, typer.Option(help="Only this case, as a failing run prints it.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Stress the block-table kernels against a reference.
+
+    On a GPU, a shift without its barrier runs beside as a control that must go wrong. Without one, Triton's interpreter
+    checks the values, and a model of the warps checks the ordering. Exit code 1 where a kernel was wrong, 4 where the
+    control never was.
+
+    \b
+    dspark-tool stress-shift
+    dspark-tool stress-shift --kernel shift --iterations 1000 --seed 7
+    """
+    from dspark_cli.report.json_document import print_json
+    from dspark_cli.report.stress import show_stress
+    from dspark_cli.stress.case import parse_case
+
+    report = _stress(kernel, iterations, seed, None if case is None else parse_case(case))
+    if json:
+        print_json("stress-shift", report)
+    else:
+        show_stress(report)
+    raise typer.Exit(report.exit_code)
+
+
+def _stress(kernel: str | None, iterations: int | None, seed: int, case: "StressCase | None") -> "StressReport":
+    from dspark_cli.report.console import progress
+    from dspark_cli.stress.device import open_device
+    from dspark_cli.stress.verdict import StressReport
+
+    device = open_device()
+
+    from dspark_cli.stress.lane_orders import explore_orderings
+    from dspark_cli.stress.subjects import KERNELS, prepare_unguarded_shift
+    from dspark_cli.stress.sweep import stress, sweep_cases
+
+    if kernel is not None and kernel not in KERNELS:
+        raise BadInput(f"no kernel {kernel!r}", f"one of: {', '.join(KERNELS)}")
+    chosen = {kernel: KERNELS[kernel]} if kernel else KERNELS
+    cases = [case] if case else sweep_cases(on_gpu=device.can_race)
+    if case and case.graph and not device.can_race:
+        raise BadInput("this case replays a CUDA graph, and there is no GPU here", "run it on a GPU, or with graph=no")
+    runs = iterations or (GPU_ITERATIONS if device.can_race else INTERPRETER_ITERATIONS)
+    subjects = {**chosen, **({"control (no barrier)": prepare_unguarded_shift} if device.can_race else {})}
+    with progress("stressing", total=len(cases) * len(subjects)) as advance:
+        verdicts = [
+            stress(
+                name,
+                prepare,
+                cases,
+                iterations=runs,
+                seed=seed,
+                device=device.torch_device,
+                on_case=advance,
+                shrink=name in KERNELS,
+            )
+            for name, prepare in subjects.items()
+        ]
+    control = verdicts.pop() if device.can_race else None
+    orderings = [] if device.can_race else explore_orderings(seed)
+    return StressReport(device, seed, runs, verdicts, control, orderings)

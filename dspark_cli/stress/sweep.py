@@ -1,0 +1,106 @@
+"""The sweep: run a kernel on every case, count wrong runs, and find the smallest case that still fails."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+
+from dspark_cli.stress.case import Mapping, Shift, StressCase
+from dspark_cli.stress.subjects import Prepare, Ready
+from dspark_cli.stress.verdict import KernelVerdict
+
+SHRINK_RUNS = 20
+
+
+def sweep_cases(on_gpu: bool) -> list[StressCase]:
+    """The cases of a sweep: shapes x shifts, with launch shapes, mappings, gaps and graphs spread over them.
+
+    The interpreter takes a second for what a GPU does in a microsecond, so it gets small tables.
+    """
+    tables = [(1, 1), (3, 130), (8, 1024), (64, 4096), (256, 8192), (8, 32768), (2, 65536)] if on_gpu else SMALL_TABLES
+    launches = GPU_LAUNCHES if on_gpu else SMALL_LAUNCHES
+    cases = []
+    for rows, blocks in tables:
+        for number, shift in enumerate(Shift):
+            for place, (chunk, warps, prefetch) in enumerate(launches):
+                spread = number + place
+                cases.append(
+                    StressCase(
+                        rows,
+                        blocks,
+                        shift,
+                        warps,
+                        chunk,
+                        prefetch,
+                        mapping=list(Mapping)[spread % 3],
+                        gap=(0, 5, 0, 64)[spread % 4],
+                        graph=on_gpu and spread % 2 == 1,
+                    )
+                )
+    return cases
+
+
+SMALL_TABLES = [(1, 1), (3, 130), (8, 300)]
+SMALL_LAUNCHES = [(128, 4, False), (128, 4, True), (1024, 4, False)]
+GPU_LAUNCHES = [(1024, 4, False), (1024, 8, False), (4096, 32, False), (8192, 32, False), (2048, 8, True)]
+
+
+def stress(
+    kernel: str,
+    prepare: Prepare,
+    cases: Iterable[StressCase],
+    *,
+    iterations: int,
+    seed: int,
+    device: str,
+    on_case: Callable[[], None] = lambda: None,
+    shrink: bool = True,
+) -> KernelVerdict:
+    """Run `prepare`'s kernel `iterations` times on every case and compare each run with the reference.
+
+    `on_case` is called after each case, for a progress bar. With `shrink`, the smallest failing case is made smaller
+    for as long as it still fails.
+    """
+    ran, failing, wrong = 0, [], 0
+    for case in cases:
+        wrong_here = wrong_runs(prepare(case, seed, device), case, iterations)
+        ran += 1
+        wrong += wrong_here
+        if wrong_here:
+            failing.append(case)
+        on_case()
+    smallest = min(failing, key=lambda case: case.size, default=None)
+    if smallest is not None and shrink:
+        smallest = _shrunk(smallest, lambda case: bool(wrong_runs(prepare(case, seed, device), case, SHRINK_RUNS)))
+    reproduce = None if smallest is None else str(smallest)
+    return KernelVerdict(kernel, ran, ran * iterations, len(failing), wrong, reproduce)
+
+
+def wrong_runs(ready: Ready, case: StressCase, iterations: int) -> int:
+    """In how many of `iterations` runs an output differed; the device is asked once, at the end."""
+    launch = _as_graph(ready) if case.graph else ready.launch
+    wrong = torch.zeros((), dtype=torch.int64, device=ready.outputs[0].device)
+    for _ in range(iterations):
+        ready.reset()
+        launch()
+        differs = [(output != expected).any() for output, expected in zip(ready.outputs, ready.expected, strict=True)]
+        wrong += torch.stack(differs).any()
+    return int(wrong)
+
+
+def _as_graph(ready: Ready) -> Callable[[], None]:
+    """`launch` as the replay of a CUDA graph, captured after one run that compiles the kernel."""
+    ready.reset()
+    ready.launch()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ready.launch()
+    return graph.replay
+
+
+def _shrunk(case: StressCase, fails: Callable[[StressCase], bool]) -> StressCase:
+    while True:
+        smaller = next((candidate for candidate in case.smaller() if fails(candidate)), None)
+        if smaller is None:
+            return case
+        case = smaller

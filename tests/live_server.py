@@ -1,0 +1,94 @@
+"""A real vLLM server on the CPU with the DFlash drafter, started through `dspark-tool serve`."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.paths import DFLASH, MODELS, TARGET
+
+TOOL = str(Path(sys.executable).with_name("dspark-tool"))
+ENGINE_ARGS = ["--max-model-len", "4096", "--kv-cache-memory-bytes", str(1 << 30), "--enforce-eager"]
+READY_WITHIN_S = 240.0
+STOPPED_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class LiveServer:
+    url: str
+    tool: subprocess.Popen[str]
+
+    def metrics(self) -> str:
+        return httpx.get(f"{self.url}/metrics", timeout=10).text
+
+    def complete(self, prompt: str, max_tokens: int = 48) -> str:
+        """The text that the server continues `prompt` with, at temperature 0."""
+        body = {"model": "tiny", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
+        answer = httpx.post(f"{self.url}/v1/completions", json=body, timeout=120)
+        answer.raise_for_status()
+        return str(answer.json()["choices"][0]["text"])
+
+    def stop(self) -> int:
+        """Interrupt `dspark-tool serve` as Ctrl-C would; its exit code."""
+        if self.tool.poll() is None:
+            self.tool.send_signal(signal.SIGINT)
+        return self.tool.wait(STOPPED_WITHIN_S)
+
+
+def prompts() -> list[str]:
+    """Held-out Python source that no model saw in training."""
+    texts: list[str] = json.loads((MODELS / "prompts.json").read_text())
+    return texts
+
+
+def offline_environment() -> dict[str, str]:
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def live_server(log: Path, **popen: Any) -> Iterator[LiveServer]:
+    """Start the server, wait until it answers, and stop it in the end, whatever happens in between."""
+    port = free_port()
+    tool = subprocess.Popen(
+        [TOOL, "serve", str(TARGET), "--draft", str(DFLASH), "--log-file", str(log), "--quiet", "--"]
+        + ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny", *ENGINE_ARGS],
+        env=offline_environment(),
+        text=True,
+        **popen,
+    )
+    server = LiveServer(f"http://127.0.0.1:{port}", tool)
+    try:
+        _wait_until_it_answers(server, log)
+        yield server
+    finally:
+        server.stop()
+
+
+def _wait_until_it_answers(server: LiveServer, log: Path) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline:
+        if server.tool.poll() is not None:
+            raise RuntimeError(f"dspark-tool serve ended with {server.tool.returncode}; log: {log}")
+        try:
+            if httpx.get(f"{server.url}/health", timeout=5).is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.5)
+    raise TimeoutError(f"no answer within {READY_WITHIN_S:g} s; log: {log}")

@@ -1,0 +1,113 @@
+"""The command line as a user meets it: one clear line, the right exit code, no traceback, nothing heavy at start-up."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.live_server import TOOL, free_port, offline_environment
+from tests.paths import DFLASH, TARGET
+
+
+def dspark_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([TOOL, *arguments], capture_output=True, text=True, timeout=120, env=offline_environment())
+
+
+@pytest.mark.parametrize("command", ["serve", "acceptance", "inspect-cache", "stress-shift", "doctor"])
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    done = dspark_tool(command, "--help")
+
+    assert done.returncode == 0
+    assert f"dspark-tool {command}" in done.stdout.partition("Options:")[0].partition("\n")[2]
+
+
+def test_start_up_imports_nothing_heavy() -> None:
+    program = "import sys, dspark_cli.main; print([m for m in ('torch', 'triton', 'vllm', 'httpx', 'rich') if m in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["serve", "/no/model", "--draft", str(DFLASH), "--dry-run"], 2, "no model folder /no/model"),
+        (["serve", str(TARGET), "--draft", "/no/drafter", "--dry-run"], 2, "no model folder /no/drafter"),
+        (["serve", str(TARGET), "--draft", str(TARGET), "--dry-run"], 2, "no DFlash or DSpark drafter"),
+        (["serve", str(TARGET), "--draft", str(DFLASH), "--method", "mtp", "--dry-run"], 2, "neither dflash nor dspark"),
+        (["serve", str(TARGET), "--draft", str(DFLASH), "--tokens", "0", "--dry-run"], 2, "--tokens"),
+        (["serve", str(TARGET), "--draft", str(DFLASH), "--log-file", "/proc/no/log"], 3, "cannot be written"),
+        (["acceptance", "--url", "http://127.0.0.1:1"], 3, "no server answers"),
+        (["acceptance", "--url", "nonsense"], 2, "not a server's URL"),
+        (["acceptance", "--url", "http://127.0.0.1:1", "--interval", "-1"], 2, "more than 0 seconds"),
+        (["acceptance", "--url", "http://127.0.0.1:1", "--interval", "nan"], 2, "more than 0 seconds"),
+        (["acceptance"], 2, "--url"),
+        (["inspect-cache", "--model", "/no/model"], 2, "no model folder /no/model"),
+        (["inspect-cache", "--model", str(TARGET), "--kv-memory", "much"], 2, "not a memory size"),
+        (["inspect-cache", "--model", str(TARGET), "--kv-memory", "-1GiB"], 2, "not a memory size"),
+        (["no-such-command"], 2, "no-such-command"),
+    ],
+)
+def test_bad_input_ends_in_one_clear_line(arguments: list[str], code: int, reason: str) -> None:
+    done = dspark_tool(*arguments)
+
+    assert done.returncode == code
+    assert reason in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_hostile_checkpoint_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"architectures": ["\x1b[31m[bold]evil[/bold]\x07"]}))
+
+    done = dspark_tool("serve", str(TARGET), "--draft", str(folder), "--dry-run")
+
+    assert done.returncode == 2
+    assert "[bold]evil[/bold]" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert "\x07" not in done.stderr
+
+
+def test_a_dry_run_prints_command_and_config_and_stops() -> None:
+    done = dspark_tool("serve", str(TARGET), "--draft", str(DFLASH), "--dry-run", "--", "--port", "1", "--api-key", "secret")
+
+    assert done.returncode == 0
+    assert "serve" in done.stdout
+    assert '"num_speculative_tokens": 7' in done.stdout
+    assert "secret" not in done.stdout + done.stderr
+
+
+def test_a_dry_run_in_json_is_one_document() -> None:
+    done = dspark_tool("serve", str(TARGET), "--draft", str(DFLASH), "--dry-run", "--json", "--", "--api-key", "secret")
+
+    plan = json.loads(done.stdout)
+    assert plan["speculative_config"] == {"method": "dflash", "model": str(DFLASH), "num_speculative_tokens": 7}
+    assert plan["argv"][1:5] == ["-m", "vllm.entrypoints.cli.main", "serve", str(TARGET)]
+    assert "secret" not in done.stdout
+
+
+def test_another_server_is_no_vllm() -> None:
+    port = free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stderr is not None
+    try:
+        for _ in range(50):
+            done = dspark_tool("acceptance", "--url", f"http://127.0.0.1:{port}")
+            if "refused" not in done.stderr:
+                break
+    finally:
+        server.terminate()
+        server.communicate()
+
+    assert done.returncode == 3
+    assert "404" in done.stderr

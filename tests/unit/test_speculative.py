@@ -1,0 +1,71 @@
+"""The speculative configuration and how it joins the user's own arguments."""
+
+import json
+
+import pytest
+
+from dspark_cli.errors import BadInput
+from dspark_cli.serving.speculative import Speculation, speculate, with_speculative_config
+from dspark_cli.sources.checkpoint import Method
+from tests.paths import DFLASH, DSPARK, TARGET
+
+SPECULATION = Speculation(Method.DFLASH, "/drafter", 7)
+
+
+def config_of(arguments: list[str]) -> dict[str, object]:
+    assert arguments.count("--speculative-config") == 1
+    config: dict[str, object] = json.loads(arguments[arguments.index("--speculative-config") + 1])
+    return config
+
+
+def test_the_checkpoint_decides_where_the_user_does_not() -> None:
+    assert speculate(str(TARGET), str(DSPARK), None, None) == Speculation(Method.DSPARK, str(DSPARK), 7)
+
+
+def test_the_user_decides_where_they_do() -> None:
+    assert speculate(str(TARGET), str(DFLASH), "dflash", 3).tokens == 3
+
+
+def test_an_unknown_method_is_refused() -> None:
+    with pytest.raises(BadInput, match="eagle3"):
+        speculate(str(TARGET), str(DFLASH), "eagle3", None)
+
+
+def test_other_arguments_stay_as_they_are() -> None:
+    arguments = with_speculative_config(["--port", "8001", "--max_model_len=4096"], SPECULATION)
+
+    assert arguments[:3] == ["--port", "8001", "--max_model_len=4096"]
+    assert config_of(arguments) == {"method": "dflash", "model": "/drafter", "num_speculative_tokens": 7}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--speculative-config", '{"attention_backend": "FLASH_ATTN", "num_speculative_tokens": 5}'],
+        ['--speculative_config={"attention_backend": "FLASH_ATTN", "num_speculative_tokens": 5}'],
+        ["-sc", '{"attention_backend": "FLASH_ATTN", "num_speculative_tokens": 5}'],
+    ],
+)
+def test_the_users_speculative_config_is_merged_and_wins(given: list[str]) -> None:
+    config = config_of(with_speculative_config(given, SPECULATION))
+
+    assert config["attention_backend"] == "FLASH_ATTN"
+    assert config["num_speculative_tokens"] == 5
+    assert config["model"] == "/drafter"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--speculative-config", '{"model": "/other"}'],
+        ["--speculative-config", '{"method": "dspark"}'],
+        ["--speculative-config", "[1]"],
+        ["--speculative-config", "{"],
+        ["--speculative-config"],
+        ["--spec-tokens", "3"],
+        ["--spec_model=/x"],
+    ],
+)
+def test_contradictions_are_refused(given: list[str]) -> None:
+    with pytest.raises(BadInput):
+        with_speculative_config(given, SPECULATION)
