@@ -1,7 +1,7 @@
 """`make demo`: cache groups, a live server with a drafter, and its acceptance profile, on a machine without a GPU."""
 
+import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -12,7 +12,7 @@ PROMPTS = 12
 
 
 def main() -> None:
-    models = ["--model", str(TARGET), "--draft", str(DFLASH)]
+    models = ["--model", os.path.relpath(TARGET), "--draft", os.path.relpath(DFLASH)]
     say("The KV cache that vLLM makes for a small target and its DFlash drafter, in 1 GiB")
     tool("inspect-cache", *models, "--", *ENGINE_ARGS)
 
@@ -42,4 +42,4 @@ def say(what: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

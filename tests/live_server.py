@@ -65,9 +65,9 @@ def free_port() -> int:
 def live_server(log: Path, **popen: Any) -> Iterator[LiveServer]:
     """Start the server, wait until it answers, and stop it in the end, whatever happens in between."""
     port = free_port()
+    vllm_args = f"--host 127.0.0.1 --port {port} --served-model-name tiny".split() + ENGINE_ARGS
     tool = subprocess.Popen(
-        [TOOL, "serve", str(TARGET), "--draft", str(DFLASH), "--log-file", str(log), "--quiet", "--"]
-        + ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny", *ENGINE_ARGS],
+        [TOOL, "serve", str(TARGET), "--draft", str(DFLASH), "--log-file", str(log), "--quiet", "--", *vllm_args],
         env=offline_environment(),
         text=True,
         **popen,

@@ -36,10 +36,12 @@ def inspect_cache(
     from dspark_cli.report.cache import show_cache_plan
     from dspark_cli.report.json_document import print_json
     from dspark_cli.serving.speculative import speculate, with_speculative_config
+    from dspark_cli.sources.checkpoint import check_target
 
+    check_target(model)
     engine_args = ["--model", model, *_own_options(kv_memory, max_model_len, block_size), *(vllm_args or [])]
     if draft is not None:
-        speculation = speculate(model, draft, method, tokens)
+        speculation = speculate(draft, method, tokens)
         engine_args = with_speculative_config(engine_args, speculation)
     elif method or tokens:
         raise BadInput("--method and --tokens are a drafter's, and there is no --draft", "give --draft DRAFTER")

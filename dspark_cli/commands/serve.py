@@ -43,10 +43,12 @@ def serve(
     from dspark_cli.report.serve import StartupDisplay, show_command, show_end
     from dspark_cli.serving.command import serve_command
     from dspark_cli.serving.speculative import speculate
+    from dspark_cli.sources.checkpoint import check_target
     from dspark_cli.sources.vllm_install import VERIFIED_RELEASES, find_vllm
 
+    check_target(model)
     install = find_vllm()
-    command = serve_command(install, model, speculate(model, draft, method, tokens), vllm_args or [])
+    command = serve_command(install, model, speculate(draft, method, tokens), vllm_args or [])
     if not install.verified:
         show_note(f"vLLM {install.version} was not tried with this version; tried: {', '.join(VERIFIED_RELEASES)}")
     if dry_run:

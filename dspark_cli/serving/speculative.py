@@ -2,14 +2,12 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dspark_cli.errors import BadInput
 from dspark_cli.sources.checkpoint import (
     Method,
     drafter_method,
-    looks_like_hub_name,
     read_checkpoint,
     trained_draft_tokens,
 )
@@ -29,7 +27,7 @@ class Speculation:
         return {"method": str(self.method), "model": self.drafter, "num_speculative_tokens": self.tokens}
 
 
-def speculate(model: str, draft: str, method: str | None, tokens: int | None) -> Speculation:
+def speculate(draft: str, method: str | None, tokens: int | None) -> Speculation:
     """Method and token count from the drafter's checkpoint, unless the user names them.
 
     Raises:
@@ -37,8 +35,6 @@ def speculate(model: str, draft: str, method: str | None, tokens: int | None) ->
     """
     if method is not None and method not in list(Method):
         raise BadInput(f"--method {method!r} is neither dflash nor dspark", "leave it out: the checkpoint says it")
-    if Path(model).exists() or not looks_like_hub_name(model):
-        read_checkpoint(model)
     drafter = read_checkpoint(draft)
     used = Method(method) if method else drafter_method(drafter)
     return Speculation(used, draft, tokens if tokens is not None else trained_draft_tokens(drafter, used))

@@ -47,6 +47,16 @@ def read_checkpoint(name: str) -> Checkpoint:
     return Checkpoint(name, _read_config(_config_from_hub(name)))
 
 
+def check_target(name: str) -> None:
+    """Find a wrong path at once; a target that is not on this disk is left to vLLM, which takes more than hub names.
+
+    Raises:
+        BadInput: `name` is a path, and there is no checkpoint.
+    """
+    if Path(name).exists() or name.startswith((".", "/", "~")):
+        read_checkpoint(name)
+
+
 def looks_like_hub_name(name: str) -> bool:
     return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) is not None
 

@@ -95,8 +95,8 @@ def gather_block_tables(
     output: int32 [rows or more, max_blocks], the step's input table; must not share memory with `table`.
     request_slots: int32 or int64 [rows]; the slot of each row. -1 is a padding row, filled with the null block.
     hidden_blocks: int32 [max_requests], by request slot; blocks to leave out at the row's front, negative counts as 0.
-    needed_blocks: int32 [rows]; blocks to copy, cut to what the source row has behind its hidden blocks and to what fits.
-        Entries of a request's output row behind them keep their old value.
+    needed_blocks: int32 [rows]; blocks to copy, cut to what the source row has behind its hidden blocks and to what
+        fits. Entries of a request's output row behind them keep their old value.
 
     Raises ValueError on wrong dtypes, shapes, devices, strides or on the same storage. Launches nothing for zero rows.
     """

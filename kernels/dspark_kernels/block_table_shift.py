@@ -31,20 +31,22 @@ from dspark_kernels.launch_checks import INDEX_DTYPES, require_power_of_two, req
 
 MAX_CHUNK = 8192
 ENTRIES_A_THREAD = 8
+REGISTERS_A_MULTIPROCESSOR = 65_536
 
 
 @dataclass(frozen=True)
 class ShiftShape:
     """How a row is walked.
 
-    chunk: table entries a program loads before its barrier (power of two). num_warps: warps a program (power of two,
-        at most 32).
-    prefetch: load the next chunk before storing this one; keeps twice the bytes in flight for twice the registers.
+    chunk: table entries a program loads before its barrier (power of two). num_warps: warps a program (power of two, at
+    most 32). prefetch: load the next chunk before storing this one; keeps twice the bytes in flight for twice the
+    registers. max_registers: registers a thread, None for the compiler's choice; a Hopper multiprocessor has 65,536.
     """
 
     chunk: int
     num_warps: int
     prefetch: bool = False
+    max_registers: int | None = None
 
     def __post_init__(self) -> None:
         require_power_of_two("chunk", self.chunk)
@@ -52,27 +54,32 @@ class ShiftShape:
 
 
 def default_shift_shape(max_blocks: int) -> ShiftShape:
-    """The shape for rows of `max_blocks` entries: the whole row as one chunk up to 8,192 entries, eight entries a
-    thread.
+    """The shape for rows of `max_blocks` entries: one chunk up to 8,192 entries, eight entries a thread.
 
-    A row that fits one chunk has one load phase, one barrier and one store phase. Eight entries a thread fit 32
-    registers, so that two programs of 32 warps share a multiprocessor and one loads while the other stores.
+    A row that fits one chunk has one load phase, one barrier and one store phase. Registers are held to what lets two
+    programs of 16 or 32 warps share a multiprocessor, so that one loads while the other waits or stores.
     """
     chunk = min(max(triton.next_power_of_2(max_blocks), 128), MAX_CHUNK)
-    return ShiftShape(chunk=chunk, num_warps=min(max(chunk // (32 * ENTRIES_A_THREAD), 1), 32))
+    return _two_a_multiprocessor(chunk, min(max(chunk // (32 * ENTRIES_A_THREAD), 1), 32))
+
+
+def _two_a_multiprocessor(chunk: int, num_warps: int, prefetch: bool = False) -> ShiftShape:
+    registers = REGISTERS_A_MULTIPROCESSOR // (2 * 32 * num_warps) if num_warps >= 16 else None
+    return ShiftShape(chunk, num_warps, prefetch, registers)
 
 
 def candidate_shift_shapes(max_blocks: int) -> list[ShiftShape]:
     """Shapes worth timing for rows of `max_blocks` entries, the default first."""
     default = default_shift_shape(max_blocks)
     shapes = [default]
-    for chunk in (1024, 2048, 4096, 8192, 16384, 32768):
+    for chunk in (1024, 2048, 4096, 8192):
         for num_warps in (4, 8, 16, 32):
             entries_a_thread = chunk // (32 * num_warps)
-            if chunk > 2 * default.chunk or not 2 <= entries_a_thread <= 32:
-                continue
-            prefetches = (False, True) if chunk < max_blocks and entries_a_thread <= 16 else (False,)
-            shapes += [ShiftShape(chunk, num_warps, prefetch) for prefetch in prefetches]
+            if chunk > max(default.chunk, 1024) or not 2 <= entries_a_thread <= 16:
+                continue  # more than 16 entries a thread spill
+            shapes.append(_two_a_multiprocessor(chunk, num_warps))
+            if chunk < max_blocks and entries_a_thread <= 8:
+                shapes.append(_two_a_multiprocessor(chunk, num_warps, prefetch=True))
     return list(dict.fromkeys(shapes))
 
 
@@ -102,7 +109,7 @@ def move_row_left(
             tl.store(target + start, blocks, mask=lane < needed - start)
     else:
         for start in tl.range(0, needed, chunk, num_stages=1):
-            live = lane < needed - start
+            live = start + lane < needed
             blocks = tl.load(source + start, mask=live)
             if ordered:
                 tl.debug_barrier()
@@ -124,14 +131,13 @@ def shift_kernel(
     prefetch: tl.constexpr,
     ordered: tl.constexpr,
 ) -> None:
-    """table[r, j] = table[r, j + s] for 0 <= j < n with s = shift_blocks[slot of r], n = min(needed_blocks[r],
-    max_blocks - s).
+    """table[r, j] = table[r, j + s] for 0 <= j < n.
 
-    Untouched where the slot is -1 or s <= 0. Grid: (rows,).
+    s = shift_blocks[slot of r], n = min(needed_blocks[r], max_blocks - s). Untouched where the slot is -1 or s <= 0.
+    Grid: (rows,).
     """
     row = tl.program_id(0).to(tl.int64)
-    # Both scalars are asked for before either is looked at: a branch on the first would put a memory latency between
-    # them.
+    # Both scalars are asked for before either is looked at; a branch on the first would add a memory latency.
     needed = tl.load(needed_blocks + row)
     slot = row
     if request_slots is not None:
@@ -175,6 +181,7 @@ def launch_shift(
         prefetch=shape.prefetch,
         ordered=ordered,
         num_warps=shape.num_warps,
+        maxnreg=shape.max_registers,
     )
 
 

@@ -33,7 +33,7 @@ class DraftGroup:
 
     def __post_init__(self) -> None:
         if self.block_size < 1 or self.cp_size < 1 or self.cp_interleave < 1 or self.sliding_window < 0:
-            raise ValueError(f"block_size, cp_size and cp_interleave must be positive, sliding_window not negative: {self}")
+            raise ValueError(f"sizes must be positive, and sliding_window not negative: {self}")
         if self.cp_size > 1 and self.block_size % self.cp_interleave:
             raise ValueError(f"the interleave {self.cp_interleave} must divide the block size {self.block_size}")
 
@@ -61,7 +61,7 @@ class GroupTensors:
     """
 
     def __init__(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
-        """Raise ValueError for no tensor, several devices, one memory twice, or a tensor that is not a table or vector."""
+        """Raise ValueError for no tensor, several devices, one memory twice, or what is no int32 table or vector."""
         if not tensors:
             raise ValueError(f"{name} needs one tensor a draft group")
         for tensor in tensors:
@@ -87,7 +87,7 @@ class DraftBlockTables(GroupTensors):
         """Raise ValueError if the tables do not fit the groups, see `GroupTensors`."""
         super().__init__("block tables", tables)
         if len(groups) != len(tables) or any(table.dim() != 2 for table in tables):
-            raise ValueError(f"{len(groups)} draft groups need as many block tables of two dimensions, got {len(tables)}")
+            raise ValueError(f"{len(groups)} draft groups need as many block tables, got {len(tables)}")
         self.groups = tuple(groups)
         self.alignment = hidden_alignment(groups)
         self.rows = min(table.shape[0] for table in tables)

@@ -6,8 +6,8 @@ Positions stay what they were: keys are stored after RoPE at absolute positions.
 The shared sequence length. All groups of a row need the original length, and the same launch overwrites it. Two rules
 keep every reader ahead of the writer:
 
-* Written in place, a row has **one program, which does all its groups in turn**. Programs of one launch are not ordered,
-  so a second program could read the shortened length and hide the tokens twice.
+* Written in place, a row has **one program, which does all its groups in turn**. Programs of one launch are not
+  ordered, so a second program could read the shortened length and hide the tokens twice.
 * Within that program every warp loads the length for itself, while one thread stores the new one. **A barrier stands
   between** them; without it a late warp would move its part of the row by the wrong amount.
 
@@ -24,15 +24,34 @@ from dspark_kernels.draft_groups import DraftBlockTables
 from dspark_kernels.launch_checks import INDEX_DTYPES, require_vector
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def hide_in_group(
+    row: tl.tensor,
+    width: tl.tensor,
+    block_size: tl.tensor,
+    hidden: tl.tensor,
+    kept: tl.tensor,
+    chunk: tl.constexpr,
+    prefetch: tl.constexpr,
+) -> None:
+    """Move the row left by hidden / block_size entries, as many as `kept` tokens need and the row has."""
+    shift = hidden // block_size
+    needed = tl.minimum((kept + block_size - 1) // block_size, width - shift)
+    move_row_left(row, shift, tl.where(shift > 0, needed, 0), chunk, prefetch, True)
+
+
 @triton.jit(  # type: ignore[untyped-decorator]
-    do_not_specialize=["num_groups", "query_len"],
+    do_not_specialize=["table_stride", "table_width", "query_len"],
+    do_not_specialize_on_alignment=["table"],
 )
 def mask_kernel(
+    table: tl.tensor,
+    table_stride: tl.tensor,
+    table_width: tl.tensor,
     addresses: tl.tensor,
     row_strides: tl.tensor,
     widths: tl.tensor,
     virtual_block_sizes: tl.tensor,
-    num_groups: tl.tensor,
     seq_lens: tl.tensor,
     masked_seq_lens: tl.tensor,
     request_slots: tl.tensor,
@@ -40,6 +59,8 @@ def mask_kernel(
     query_len: tl.tensor,
     query_lens: tl.tensor,
     alignment: tl.constexpr,
+    groups: tl.constexpr,
+    groups_a_program: tl.constexpr,
     chunk: tl.constexpr,
     prefetch: tl.constexpr,
 ) -> None:
@@ -48,34 +69,40 @@ def mask_kernel(
     masked_seq_lens[r] = seq_lens[r] - H, and for every group of virtual block size B and row width W
     table[r, j] = table[r, j + H/B] for 0 <= j < min(ceil((seq_lens[r] - H) / B), W - H/B).
 
-    H = 0 where the slot is -1. Grid: (rows, 1) in place, (rows, groups) with a second buffer.
+    H = 0 where the slot is -1. `table` and its stride and width are the only group's; several groups go by `addresses`.
+    Grid: (rows, groups / groups_a_program); in place that is (rows, 1).
     """
     row = tl.program_id(0).to(tl.int64)
     group = tl.program_id(1)
     # Everything that depends on nothing is asked for first, so that the memory latencies overlap.
     slot = tl.load(request_slots + row).to(tl.int64)
     seq_len = tl.load(seq_lens + row)
-    address = tl.load(addresses + group)
-    row_stride = tl.load(row_strides + group)
-    width = tl.load(widths + group)
-    block_size = tl.load(virtual_block_sizes + group)
+    if groups > 1:
+        table = tl.load(addresses + group).to(tl.pointer_type(tl.int32))
+        table_stride = tl.load(row_strides + group)
+        table_width = tl.load(widths + group)
+        block_size = tl.load(virtual_block_sizes + group)
+    else:  # known without a load, and the block size without an integer division
+        block_size = alignment
     if query_lens is not None:
         query_len = tl.load(query_lens + row)
     hidden = tl.load(hidden_tokens + tl.maximum(slot, 0), mask=slot >= 0, other=0)
     hidden = tl.maximum(tl.minimum(hidden, seq_len - query_len), 0)
     hidden -= hidden % alignment
     kept = seq_len - hidden
-    for this_group in tl.range(group, num_groups, tl.num_programs(1), num_stages=1):
-        table = address.to(tl.pointer_type(tl.int32)) + row * row_stride
-        shift = hidden // block_size
-        needed = tl.minimum((kept + block_size - 1) // block_size, width - shift)
-        needed = tl.where(shift > 0, needed, 0)
-        following = tl.minimum(this_group + tl.num_programs(1), num_groups - 1)
-        address = tl.load(addresses + following)
-        row_stride = tl.load(row_strides + following)
-        width = tl.load(widths + following)
-        block_size = tl.load(virtual_block_sizes + following)
-        move_row_left(table, shift, needed, chunk, prefetch, True)
+    hide_in_group(table + row * table_stride, table_width, block_size, hidden, kept, chunk, prefetch)
+    if groups_a_program > 1:
+        for other in tl.range(1, groups_a_program, num_stages=1):
+            other_table = tl.load(addresses + other).to(tl.pointer_type(tl.int32))
+            hide_in_group(
+                other_table + row * tl.load(row_strides + other),
+                tl.load(widths + other),
+                tl.load(virtual_block_sizes + other),
+                hidden,
+                kept,
+                chunk,
+                prefetch,
+            )
     tl.debug_barrier()
     if group == 0:
         tl.store(masked_seq_lens + row, kept)
@@ -120,12 +147,15 @@ def mask_draft_context(
     in_place = masked_seq_lens is None or masked_seq_lens.data_ptr() == seq_lens.data_ptr()
     num_groups = len(tables.groups)
     shape = shape or default_shift_shape(tables.max_blocks)
-    mask_kernel[(rows, 1 if in_place else num_groups)](
+    groups_a_program = num_groups if in_place else 1
+    mask_kernel[(rows, num_groups // groups_a_program)](
+        like,
+        like.stride(0),
+        like.shape[1],
         tables.addresses,
         tables.row_strides,
         tables.lengths,
         tables.virtual_block_sizes,
-        num_groups,
         seq_lens,
         seq_lens if masked_seq_lens is None else masked_seq_lens,
         request_slots,
@@ -133,7 +163,10 @@ def mask_draft_context(
         0 if isinstance(query_lens, torch.Tensor) else query_lens,
         query_lens if isinstance(query_lens, torch.Tensor) else None,
         alignment=tables.alignment,
+        groups=num_groups,
+        groups_a_program=groups_a_program,
         chunk=shape.chunk,
         prefetch=shape.prefetch,
         num_warps=shape.num_warps,
+        maxnreg=shape.max_registers,
     )

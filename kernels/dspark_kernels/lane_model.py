@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-
 EXHAUSTIVE_ROW = 64  # entries; beyond it even few states are slow, since each carries the row
 
 
@@ -353,7 +352,7 @@ def explore_shift(
     seed: int = 0,
     schedules: int = 200,
 ) -> Exploration:
-    """Explore one shift: all interleavings where they are few enough, else `schedules` random ones drawn with `seed`."""
+    """Explore one shift: all interleavings where they are few, else `schedules` random ones drawn with `seed`."""
     program = shift_program(
         ordering, row=row, shift=shift, chunk=chunk, warps=warps, lanes=lanes, width=width, lockstep=lockstep
     )

@@ -34,9 +34,10 @@ def test_a_server_is_started_serves_and_is_stopped_without_a_trace(tmp_path: Pat
 def test_a_server_that_dies_at_start_up_ends_with_its_cause(tmp_path: Path) -> None:
     log = tmp_path / "serve.log"
 
+    arguments = f"--log-file {log} --json -- --max-model-len 999999".split()
+
     done = subprocess.run(
-        [TOOL, "serve", str(TARGET), "--draft", str(DFLASH), "--log-file", str(log), "--json", "--"]
-        + ["--max-model-len", "999999"],
+        [TOOL, "serve", str(TARGET), "--draft", str(DFLASH), *arguments],
         capture_output=True,
         text=True,
         timeout=300,

@@ -10,6 +10,8 @@ import pytest
 from tests.live_server import TOOL, free_port, offline_environment
 from tests.paths import DFLASH, TARGET
 
+SERVE = ("serve", str(TARGET), "--draft", str(DFLASH))
+
 
 def dspark_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([TOOL, *arguments], capture_output=True, text=True, timeout=120, env=offline_environment())
@@ -24,7 +26,8 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
 
 
 def test_start_up_imports_nothing_heavy() -> None:
-    program = "import sys, dspark_cli.main; print([m for m in ('torch', 'triton', 'vllm', 'httpx', 'rich') if m in sys.modules])"
+    heavy = ("torch", "triton", "vllm", "httpx", "rich")
+    program = f"import sys, dspark_cli.main; print([name for name in {heavy} if name in sys.modules])"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
 
@@ -37,9 +40,13 @@ def test_start_up_imports_nothing_heavy() -> None:
         (["serve", "/no/model", "--draft", str(DFLASH), "--dry-run"], 2, "no model folder /no/model"),
         (["serve", str(TARGET), "--draft", "/no/drafter", "--dry-run"], 2, "no model folder /no/drafter"),
         (["serve", str(TARGET), "--draft", str(TARGET), "--dry-run"], 2, "no DFlash or DSpark drafter"),
-        (["serve", str(TARGET), "--draft", str(DFLASH), "--method", "mtp", "--dry-run"], 2, "neither dflash nor dspark"),
-        (["serve", str(TARGET), "--draft", str(DFLASH), "--tokens", "0", "--dry-run"], 2, "--tokens"),
-        (["serve", str(TARGET), "--draft", str(DFLASH), "--log-file", "/proc/no/log"], 3, "cannot be written"),
+        (
+            [*SERVE, "--method", "mtp", "--dry-run"],
+            2,
+            "neither dflash nor dspark",
+        ),
+        ([*SERVE, "--tokens", "0", "--dry-run"], 2, "--tokens"),
+        ([*SERVE, "--log-file", "/proc/no/log"], 3, "cannot be written"),
         (["acceptance", "--url", "http://127.0.0.1:1"], 3, "no server answers"),
         (["acceptance", "--url", "nonsense"], 2, "not a server's URL"),
         (["acceptance", "--url", "http://127.0.0.1:1", "--interval", "-1"], 2, "more than 0 seconds"),
@@ -74,7 +81,7 @@ def test_a_hostile_checkpoint_cannot_drive_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_prints_command_and_config_and_stops() -> None:
-    done = dspark_tool("serve", str(TARGET), "--draft", str(DFLASH), "--dry-run", "--", "--port", "1", "--api-key", "secret")
+    done = dspark_tool(*SERVE, "--dry-run", "--", "--port", "1", "--api-key", "secret")
 
     assert done.returncode == 0
     assert "serve" in done.stdout
@@ -83,7 +90,7 @@ def test_a_dry_run_prints_command_and_config_and_stops() -> None:
 
 
 def test_a_dry_run_in_json_is_one_document() -> None:
-    done = dspark_tool("serve", str(TARGET), "--draft", str(DFLASH), "--dry-run", "--json", "--", "--api-key", "secret")
+    done = dspark_tool(*SERVE, "--dry-run", "--json", "--", "--api-key", "secret")
 
     plan = json.loads(done.stdout)
     assert plan["speculative_config"] == {"method": "dflash", "model": str(DFLASH), "num_speculative_tokens": 7}

@@ -7,7 +7,7 @@ import pytest
 from dspark_cli.errors import BadInput
 from dspark_cli.serving.speculative import Speculation, speculate, with_speculative_config
 from dspark_cli.sources.checkpoint import Method
-from tests.paths import DFLASH, DSPARK, TARGET
+from tests.paths import DFLASH, DSPARK
 
 SPECULATION = Speculation(Method.DFLASH, "/drafter", 7)
 
@@ -19,16 +19,16 @@ def config_of(arguments: list[str]) -> dict[str, object]:
 
 
 def test_the_checkpoint_decides_where_the_user_does_not() -> None:
-    assert speculate(str(TARGET), str(DSPARK), None, None) == Speculation(Method.DSPARK, str(DSPARK), 7)
+    assert speculate(str(DSPARK), None, None) == Speculation(Method.DSPARK, str(DSPARK), 7)
 
 
 def test_the_user_decides_where_they_do() -> None:
-    assert speculate(str(TARGET), str(DFLASH), "dflash", 3).tokens == 3
+    assert speculate(str(DFLASH), "dflash", 3).tokens == 3
 
 
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(BadInput, match="eagle3"):
-        speculate(str(TARGET), str(DFLASH), "eagle3", None)
+        speculate(str(DFLASH), "eagle3", None)
 
 
 def test_other_arguments_stay_as_they_are() -> None:
