@@ -8,8 +8,10 @@ from dspark_cli.errors import BadInput
 
 if TYPE_CHECKING:
     from dspark_cli.stress.case import StressCase
+    from dspark_cli.stress.device import Device
     from dspark_cli.stress.verdict import StressReport
 
+CONTROL = "control (no barrier)"
 GPU_ITERATIONS = 100
 INTERPRETER_ITERATIONS = 1
 
@@ -23,6 +25,9 @@ def stress_shift(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draws block ids, shifts and mappings.")] = 0,
     case: Annotated[str | None, typer.Option(help="Only this case, as a failing run prints it.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small tables only.")] = False,
+    control: Annotated[bool, typer.Option(help="On a GPU: run the control that must go wrong.")] = True,
+    sanitize: Annotated[bool, typer.Option("--sanitize", help="Also a quick sweep under compute-sanitizer.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Stress the block-table kernels against a reference.
@@ -38,8 +43,15 @@ def stress_shift(
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.stress import show_stress
     from dspark_cli.stress.case import parse_case
+    from dspark_cli.stress.device import open_device
 
-    report = _stress(kernel, iterations, seed, None if case is None else parse_case(case))
+    only = None if case is None else parse_case(case)
+    device = open_device()
+    if sanitize and not device.can_race:
+        raise BadInput("--sanitize needs an NVIDIA GPU, and there is none here", "leave --sanitize out")
+    report = _stress(device, kernel, only, iterations=iterations, seed=seed, quick=quick, control=control)
+    if sanitize:
+        report = _with_sanitizers(report)
     if json:
         print_json("stress-shift", report)
     else:
@@ -47,25 +59,32 @@ def stress_shift(
     raise typer.Exit(report.exit_code)
 
 
-def _stress(kernel: str | None, iterations: int | None, seed: int, case: "StressCase | None") -> "StressReport":
+def _stress(
+    device: "Device",
+    kernel: str | None,
+    case: "StressCase | None",
+    *,
+    iterations: int | None,
+    seed: int,
+    quick: bool,
+    control: bool,
+) -> "StressReport":
     from dspark_cli.report.console import progress
-    from dspark_cli.stress.device import open_device
-    from dspark_cli.stress.verdict import StressReport
-
-    device = open_device()
-
     from dspark_cli.stress.lane_orders import explore_orderings
     from dspark_cli.stress.subjects import KERNELS, prepare_unguarded_shift
     from dspark_cli.stress.sweep import stress, sweep_cases
+    from dspark_cli.stress.verdict import StressReport
 
     if kernel is not None and kernel not in KERNELS:
         raise BadInput(f"no kernel {kernel!r}", f"one of: {', '.join(KERNELS)}")
-    chosen = {kernel: KERNELS[kernel]} if kernel else KERNELS
-    cases = [case] if case else sweep_cases(on_gpu=device.can_race)
     if case and case.graph and not device.can_race:
         raise BadInput("this case replays a CUDA graph, and there is no GPU here", "run it on a GPU, or with graph=no")
+    cases = [case] if case else sweep_cases(large=device.can_race and not quick, graphs=device.can_race)
     runs = iterations or (GPU_ITERATIONS if device.can_race else INTERPRETER_ITERATIONS)
-    subjects = {**chosen, **({"control (no barrier)": prepare_unguarded_shift} if device.can_race else {})}
+    subjects = {kernel: KERNELS[kernel]} if kernel else dict(KERNELS)
+    with_control = control and device.can_race
+    if with_control:
+        subjects[CONTROL] = prepare_unguarded_shift
     with progress("stressing", total=len(cases) * len(subjects)) as advance:
         verdicts = [
             stress(
@@ -76,10 +95,20 @@ def _stress(kernel: str | None, iterations: int | None, seed: int, case: "Stress
                 seed=seed,
                 device=device.torch_device,
                 on_case=advance,
-                shrink=name in KERNELS,
+                shrink=name != CONTROL,
             )
             for name, prepare in subjects.items()
         ]
-    control = verdicts.pop() if device.can_race else None
+    control_verdict = verdicts.pop() if with_control else None
     orderings = [] if device.can_race else explore_orderings(seed)
-    return StressReport(device, seed, runs, verdicts, control, orderings)
+    return StressReport(device, seed, runs, verdicts, control_verdict, orderings, sanitizers=[])
+
+
+def _with_sanitizers(report: "StressReport") -> "StressReport":
+    from dataclasses import replace
+
+    from dspark_cli.report.console import waiting
+    from dspark_cli.stress.sanitizer import TOOLS, sanitize
+
+    with waiting(f"compute-sanitizer: {' and '.join(TOOLS)} on a quick sweep (minutes)"):
+        return replace(report, sanitizers=sanitize(report.seed))

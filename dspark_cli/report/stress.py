@@ -19,6 +19,8 @@ def show_stress(report: StressReport) -> None:
     if report.orderings:
         console.print()
         console.print(_orderings(report.orderings))
+    for sanitizer in report.sanitizers:
+        console.print(Text(printable(f"compute-sanitizer {sanitizer.tool}: {sanitizer.summary}")))
     console.print(Text(_worth(report)))
 
 
@@ -29,7 +31,7 @@ def _runs(report: StressReport) -> Table:
         table.add_column(heading, justify="right")
     controls = [] if report.control is None else [report.control]
     for verdict in [*report.kernels, *controls]:
-        counts = (verdict.cases, verdict.runs, verdict.failing_cases, verdict.wrong_runs)
+        counts = (verdict.cases, verdict.runs, len(verdict.failing), verdict.wrong_runs)
         table.add_row(verdict.kernel, *(f"{count:,}" for count in counts))
     return table
 

@@ -4,13 +4,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from dspark_kernels.block_table_gather import GatherShape, gather_block_tables
 from dspark_kernels.block_table_shift import ShiftShape, shift_block_tables
-from dspark_kernels.reference import shift_block_tables_reference
+from dspark_kernels.draft_groups import DraftBlockTables, DraftGroup, GroupTensors
+from dspark_kernels.draft_masking import mask_draft_context
+from dspark_kernels.reference import (
+    check_admission_reference,
+    gather_block_tables_reference,
+    mask_draft_context_reference,
+    shift_block_tables_reference,
+    store_context_tags_reference,
+)
+from dspark_kernels.slot_tags import check_admission, clear_query_tags, store_context_tags
 from dspark_kernels.unguarded_shift import shift_block_tables_unguarded
 
 from dspark_cli.stress.case import Mapping, Shift, StressCase
 
 POISON = -7_777_777
+BLOCK_TOKENS = 16
+QUERY_TOKENS = 8
+MOST_ADMITTED, MOST_ADMITTED_BLOCKS = 8, 64
 SHORTEST_NEEDED = 0.5
 """Rows need between this share and all of the blocks that are left after the shift."""
 
@@ -66,25 +79,132 @@ def prepare_unguarded_shift(case: StressCase, seed: int, device: str) -> Ready:
 def _prepare_in_place(shift: Callable[..., None], case: StressCase, seed: int, device: str) -> Ready:
     drawn = draw(case, seed)
     expected = shift_block_tables_reference(drawn.table, drawn.shift_blocks, drawn.needed_blocks, drawn.request_slots)
-    original = _on(device, drawn.table)
-    work = torch.full((case.rows, case.blocks + case.gap), POISON, dtype=torch.int32, device=device)[:, : case.blocks]
+    original, storage = drawn.table.contiguous().to(device), _poisoned(case, device)
+    work = storage[:, : case.blocks]
     shifts, needed = drawn.shift_blocks.to(device), drawn.needed_blocks.to(device)
     slots = None if drawn.request_slots is None else drawn.request_slots.to(device)
-    shape = ShiftShape(case.chunk, case.warps, case.prefetch)
 
     def reset() -> None:
         work.copy_(original)
 
-    return Ready(
-        reset=reset,
-        launch=lambda: shift(work, shifts, needed, slots, shape=shape),
-        outputs=(work,),
-        expected=(expected.to(device),),
+    def launch() -> None:
+        shift(work, shifts, needed, slots, shape=ShiftShape(case.chunk, case.warps, case.prefetch))
+
+    return Ready(reset, launch, (storage,), (_with_gap(expected, case, device),))
+
+
+def prepare_gather(case: StressCase, seed: int, device: str) -> Ready:
+    drawn = draw(case, seed)
+    slots = _slots_or_rows(drawn)
+    poison = torch.full_like(drawn.table, POISON)
+    expected = gather_block_tables_reference(drawn.table, poison, slots, drawn.shift_blocks, drawn.needed_blocks)
+    table, storage = drawn.table.to(device), _poisoned(case, device)
+    output = storage[:, : case.blocks]
+    on_device = [tensor.to(device) for tensor in (slots, drawn.shift_blocks, drawn.needed_blocks)]
+
+    def reset() -> None:
+        output.fill_(POISON)
+
+    def launch() -> None:
+        gather_block_tables(table, output, *on_device, shape=GatherShape(case.chunk, case.warps))
+
+    return Ready(reset, launch, (storage,), (_with_gap(expected, case, device),))
+
+
+def prepare_masking(case: StressCase, seed: int, device: str) -> Ready:
+    """One draft group, or, where the case has a gap between rows, two of different block size on one length."""
+    drawn = draw(case, seed)
+    slots = _slots_or_rows(drawn)
+    groups = [DraftGroup(BLOCK_TOKENS)] if case.gap == 0 else [DraftGroup(BLOCK_TOKENS), DraftGroup(2 * BLOCK_TOKENS)]
+    originals = [drawn.table, *(drawn.table[:, : case.blocks // 2 + 1].flip(1).contiguous() for _ in groups[1:])]
+    hidden_tokens = drawn.shift_blocks * BLOCK_TOKENS
+    hidden_of_row = torch.where(slots < 0, 0, hidden_tokens[slots.clamp(min=0).long()])
+    seq_lens = (hidden_of_row + drawn.needed_blocks * BLOCK_TOKENS - slots.remainder(BLOCK_TOKENS)).clamp(min=1)
+    seq_lens = seq_lens.to(torch.int32)
+    masked_tables, masked_lens = mask_draft_context_reference(
+        groups, originals, seq_lens, slots, hidden_tokens, QUERY_TOKENS
     )
+    sources = [*(table.contiguous().to(device) for table in originals), seq_lens.to(device)]
+    storage = _poisoned(case, device)
+    works = [storage[:, : case.blocks], *(torch.empty_like(source) for source in sources[1:])]
+    tables = DraftBlockTables(groups, works[:-1])
+    slots, hidden_tokens = slots.to(device), hidden_tokens.to(device)
+
+    def reset() -> None:
+        for work, source in zip(works, sources, strict=True):
+            work.copy_(source)
+
+    def launch() -> None:
+        shape = ShiftShape(case.chunk, case.warps, case.prefetch)
+        mask_draft_context(tables, works[-1], slots, hidden_tokens, QUERY_TOKENS, shape=shape)
+
+    others = tuple(tensor.to(device) for tensor in (*masked_tables[1:], masked_lens))
+    return Ready(reset, launch, (storage, *works[1:]), (_with_gap(masked_tables[0], case, device), *others))
 
 
-def _on(device: str, tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().to(device)
+def prepare_admission(case: StressCase, seed: int, device: str) -> Ready:
+    """Tags of restored slots, some of them overwritten by draft queries, and the check that finds what to hide.
+
+    The reference walks tokens one by one, so the case is cut to 8 requests of 64 blocks. The shift says how many
+    restored blocks have a stale slot.
+    """
+    generator = torch.Generator().manual_seed(case.seeded(seed))
+    rows, blocks = min(case.rows, MOST_ADMITTED), min(case.blocks, MOST_ADMITTED_BLOCKS)
+    tokens = blocks * BLOCK_TOKENS
+    groups = [DraftGroup(BLOCK_TOKENS)]
+    table = (torch.randperm(rows * blocks, generator=generator) + 1).to(torch.int32).view(rows, blocks)
+    token_ids = torch.randint(0, 1 << 17, (rows, tokens), generator=generator, dtype=torch.int32)
+    positions = torch.arange(tokens, dtype=torch.int32).repeat(rows)
+    mapping = (table.long().unsqueeze(-1) * BLOCK_TOKENS + torch.arange(BLOCK_TOKENS)).flatten()
+    restored = torch.randint(0, tokens + 1, (rows,), generator=generator, dtype=torch.int32)
+    stale = mapping[torch.randint(0, len(mapping), (rows * (case.seeded(seed) % 3),), generator=generator)]
+    slots = _draw_slots(StressCase(rows, blocks, case.shift, mapping=case.mapping), generator)
+    slots = torch.arange(rows, dtype=torch.int32) if slots is None else slots
+    untagged = torch.zeros((rows * blocks + 1) * BLOCK_TOKENS, dtype=torch.int32)
+    tagged = store_context_tags_reference(untagged, mapping, token_ids.flatten(), positions)
+    tagged[stale] = 0
+    nothing = torch.full((rows,), POISON, dtype=torch.int32)
+    expected = check_admission_reference(groups, [tagged], [table], slots, restored, token_ids, nothing)
+    tags, hidden = torch.empty_like(untagged, device=device), torch.empty_like(nothing, device=device)
+    table, mapping, token_ids, positions, stale, slots, restored = (
+        tensor.to(device) for tensor in (table, mapping, token_ids, positions, stale, slots, restored)
+    )
+    tag_group, tables = GroupTensors("tags", [tags]), DraftBlockTables(groups, [table])
+
+    def reset() -> None:
+        tags.zero_()
+        hidden.fill_(POISON)
+
+    def launch() -> None:
+        store_context_tags(tags, mapping, token_ids.view(-1), positions)
+        clear_query_tags(tags, stale)
+        check_admission(tag_group, tables, slots, restored, token_ids, hidden)
+
+    return Ready(reset, launch, (tags, hidden), (tagged.to(device), expected.to(device)))
+
+
+KERNELS: dict[str, Prepare] = {
+    "shift": prepare_shift,
+    "gather": prepare_gather,
+    "masking": prepare_masking,
+    "slot-tags": prepare_admission,
+}
+
+
+def _poisoned(case: StressCase, device: str) -> torch.Tensor:
+    """int32 [rows, blocks + gap], poison in every entry; its first `blocks` columns are the case's table."""
+    return torch.full((case.rows, case.blocks + case.gap), POISON, dtype=torch.int32, device=device)
+
+
+def _with_gap(table: torch.Tensor, case: StressCase, device: str) -> torch.Tensor:
+    """`table` as it must come out, with untouched poison in the gaps."""
+    storage = _poisoned(case, device)
+    storage[:, : case.blocks] = table.to(device)
+    return storage
+
+
+def _slots_or_rows(drawn: BlockTable) -> torch.Tensor:
+    return torch.arange(len(drawn.table), dtype=torch.int32) if drawn.request_slots is None else drawn.request_slots
 
 
 def _draw_shifts(case: StressCase, generator: torch.Generator) -> torch.Tensor:
@@ -112,6 +232,3 @@ def _draw_slots(case: StressCase, generator: torch.Generator) -> torch.Tensor | 
     slots = torch.randperm(case.rows, generator=generator)
     padding = torch.rand(case.rows, generator=generator) < 0.125
     return torch.where(padding, -1, slots).to(torch.int32 if case.mapping is Mapping.INT32 else torch.int64)
-
-
-KERNELS: dict[str, Prepare] = {"shift": prepare_shift}

@@ -6,18 +6,23 @@ import torch
 
 from dspark_cli.stress.case import Mapping, Shift, StressCase
 from dspark_cli.stress.subjects import Prepare, Ready
-from dspark_cli.stress.verdict import KernelVerdict
+from dspark_cli.stress.verdict import FailingCase, KernelVerdict
 
 SHRINK_RUNS = 20
 
 
-def sweep_cases(on_gpu: bool) -> list[StressCase]:
-    """The cases of a sweep: shapes x shifts, with launch shapes, mappings, gaps and graphs spread over them.
+LARGE_TABLES = [(1, 1), (3, 130), (8, 1024), (64, 4096), (256, 8192), (8, 32768), (2, 65536)]
+LARGE_LAUNCHES = [(1024, 4, False), (1024, 8, False), (4096, 32, False), (8192, 32, False), (2048, 8, True)]
+SMALL_TABLES = [(1, 1), (3, 130), (8, 300)]
+SMALL_LAUNCHES = [(128, 4, False), (128, 4, True), (1024, 4, False)]
 
-    The interpreter takes a second for what a GPU does in a microsecond, so it gets small tables.
+
+def sweep_cases(large: bool, graphs: bool) -> list[StressCase]:
+    """The cases of a sweep: tables x shifts x launches, with mappings, gaps and graphs spread over them.
+
+    The interpreter takes a second for what a GPU does in a microsecond: for it, and for memory checkers, small tables.
     """
-    tables = [(1, 1), (3, 130), (8, 1024), (64, 4096), (256, 8192), (8, 32768), (2, 65536)] if on_gpu else SMALL_TABLES
-    launches = GPU_LAUNCHES if on_gpu else SMALL_LAUNCHES
+    tables, launches = (LARGE_TABLES, LARGE_LAUNCHES) if large else (SMALL_TABLES, SMALL_LAUNCHES)
     cases = []
     for rows, blocks in tables:
         for number, shift in enumerate(Shift):
@@ -33,15 +38,10 @@ def sweep_cases(on_gpu: bool) -> list[StressCase]:
                         prefetch,
                         mapping=list(Mapping)[spread % 3],
                         gap=(0, 5, 0, 64)[spread % 4],
-                        graph=on_gpu and spread % 2 == 1,
+                        graph=graphs and spread % 2 == 1,
                     )
                 )
     return cases
-
-
-SMALL_TABLES = [(1, 1), (3, 130), (8, 300)]
-SMALL_LAUNCHES = [(128, 4, False), (128, 4, True), (1024, 4, False)]
-GPU_LAUNCHES = [(1024, 4, False), (1024, 8, False), (4096, 32, False), (8192, 32, False), (2048, 8, True)]
 
 
 def stress(
@@ -60,19 +60,25 @@ def stress(
     `on_case` is called after each case, for a progress bar. With `shrink`, the smallest failing case is made smaller
     for as long as it still fails.
     """
-    ran, failing, wrong = 0, [], 0
+    ran, failing = 0, []
     for case in cases:
-        wrong_here = wrong_runs(prepare(case, seed, device), case, iterations)
+        wrong = wrong_runs(prepare(case, seed, device), case, iterations)
         ran += 1
-        wrong += wrong_here
-        if wrong_here:
-            failing.append(case)
+        if wrong:
+            failing.append((case, wrong))
         on_case()
-    smallest = min(failing, key=lambda case: case.size, default=None)
+    failing.sort(key=lambda found: found[0].size)
+    smallest = failing[0][0] if failing else None
     if smallest is not None and shrink:
         smallest = _shrunk(smallest, lambda case: bool(wrong_runs(prepare(case, seed, device), case, SHRINK_RUNS)))
-    reproduce = None if smallest is None else str(smallest)
-    return KernelVerdict(kernel, ran, ran * iterations, len(failing), wrong, reproduce)
+    return KernelVerdict(
+        kernel,
+        ran,
+        ran * iterations,
+        sum(wrong for _, wrong in failing),
+        [FailingCase(str(case), wrong) for case, wrong in failing],
+        None if smallest is None else str(smallest),
+    )
 
 
 def wrong_runs(ready: Ready, case: StressCase, iterations: int) -> int:

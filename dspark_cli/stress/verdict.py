@@ -7,16 +7,31 @@ from dspark_cli.stress.device import Device
 
 
 @dataclass(frozen=True)
+class FailingCase:
+    case: str
+    wrong_runs: int
+
+
+@dataclass(frozen=True)
 class KernelVerdict:
-    """What a sweep found of one kernel. `wrong_runs` of `runs` differed from the reference; `failing_cases` of `cases`
-    had such a run, and `smallest` is the smallest case found that has one."""
+    """What a sweep found of one kernel: `wrong_runs` of `runs` differed from the reference, in the cases of `failing`
+    (smallest first). `smallest` is the smallest case found that fails, if need be smaller than any of the sweep."""
 
     kernel: str
     cases: int
     runs: int
-    failing_cases: int
     wrong_runs: int
+    failing: list[FailingCase]
     smallest: str | None
+
+
+@dataclass(frozen=True)
+class SanitizerVerdict:
+    """What compute-sanitizer said of a quick sweep. `errors` is None where it did not finish."""
+
+    tool: str
+    errors: int | None
+    summary: str
 
 
 @dataclass(frozen=True)
@@ -41,11 +56,14 @@ class StressReport:
     kernels: list[KernelVerdict]
     control: KernelVerdict | None
     orderings: list[OrderingVerdict]
+    sanitizers: list[SanitizerVerdict]
 
     @property
     def sound(self) -> bool:
-        return not any(verdict.wrong_runs for verdict in self.kernels) and not any(
-            verdict.wrong for verdict in self.orderings if verdict.guarded
+        return not (
+            any(verdict.wrong_runs for verdict in self.kernels)
+            or any(verdict.wrong for verdict in self.orderings if verdict.guarded)
+            or any(verdict.errors for verdict in self.sanitizers)
         )
 
     @property
@@ -53,4 +71,5 @@ class StressReport:
         if not self.sound:
             return ExitCode.FINDINGS
         blind = self.control is not None and self.control.wrong_runs == 0
-        return ExitCode.CANNOT_SAY if blind else ExitCode.FINE
+        unfinished = any(verdict.errors is None for verdict in self.sanitizers)
+        return ExitCode.CANNOT_SAY if blind or unfinished else ExitCode.FINE

@@ -1,0 +1,5 @@
+"""`python -m dspark_cli` is `dspark-tool`."""
+
+from dspark_cli.main import main
+
+main()
