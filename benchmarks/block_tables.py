@@ -115,7 +115,7 @@ def _gathers(table: torch.Tensor) -> Candidates:
 def _timed(kernel: str, table: torch.Tensor, shape: object, launch: Callable[[], None]) -> Timing:
     destination = torch.empty_like(table)
     replay_kernel = _graph(launch)
-    replay_copy = _graph(lambda: destination.copy_(table) and None)
+    replay_copy = _graph(lambda: destination.copy_(table))
     pairs = [(_microseconds(replay_kernel), _microseconds(replay_copy)) for _ in range(PAIRS)]
     ratios = [kernel_us / copy_us for kernel_us, copy_us in pairs]
     return Timing(

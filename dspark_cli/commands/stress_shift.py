@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dspark_cli.stress.verdict import StressReport
 
 CONTROL = "control (no barrier)"
-GPU_ITERATIONS = 100
+GPU_ITERATIONS = 50
 INTERPRETER_ITERATIONS = 1
 
 
@@ -21,7 +21,7 @@ def stress_shift(
         str | None, typer.Option(help="Only this kernel; see the table of a run for their names.")
     ] = None,
     iterations: Annotated[
-        int | None, typer.Option(min=1, help="Runs of each case; 100 on a GPU, 1 in the interpreter.")
+        int | None, typer.Option(min=1, help="Runs of each case; 50 on a GPU, 1 in the interpreter.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draws block ids, shifts and mappings.")] = 0,
     case: Annotated[str | None, typer.Option(help="Only this case, as a failing run prints it.")] = None,

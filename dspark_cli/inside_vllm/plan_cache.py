@@ -12,15 +12,10 @@ import torch
 from vllm.config import VllmConfig, replace, set_current_vllm_config
 from vllm.engine.arg_utils import EngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_kv_cache_capacity
 
 from dspark_cli.inside_vllm.answer import Refused, answer
 from dspark_cli.sources.vllm_log import readable
-
-try:
-    from vllm.v1.core.kv_cache_planning import get_kv_cache_configs
-except ModuleNotFoundError:  # before 0.33
-    from vllm.v1.core.kv_cache_utils import get_kv_cache_configs
-from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_kv_cache_capacity
 
 MEMORY_ENOUGH_FOR_ANY_PLAN = 1 << 50
 """Groups do not depend on the memory; without a size they are planned in this much."""
@@ -33,7 +28,7 @@ def plan(request: dict[str, Any]) -> dict[str, Any]:
     _resolve_layout(config, specs)
     memory = config.cache_config.kv_cache_memory_bytes
     try:
-        worker_plans = get_kv_cache_configs(config, [specs], [memory or MEMORY_ENOUGH_FOR_ANY_PLAN])
+        worker_plans = _worker_plans(config, specs, memory or MEMORY_ENOUGH_FOR_ANY_PLAN)
     except ValueError as error:
         raise Refused(f"vLLM's planner refuses: {error}") from None
     scheduler_plan = generate_scheduler_kv_cache_config(worker_plans)
@@ -130,6 +125,19 @@ def _resolve_layout(config: VllmConfig, specs: dict[str, Any]) -> None:
     with set_current_vllm_config(config):
         supported = get_supported_kv_cache_layouts(get_current_attn_backends(config))
         resolve_kv_cache_layout(config, [[layout.name for layout in supported]], list(specs.values()))
+
+
+def _worker_plans(config: VllmConfig, specs: dict[str, Any], memory: int) -> list[Any]:
+    """vLLM's plan for one worker with `memory` bytes. Since 0.33 its engine groups the layers in a call of its own."""
+    try:
+        from vllm.v1.core.kv_cache_planning import get_global_kv_cache_groups, get_kv_cache_configs
+    except ModuleNotFoundError:
+        from vllm.v1.core.kv_cache_utils import get_kv_cache_configs
+
+        plans: list[Any] = get_kv_cache_configs(config, [specs], [memory])
+    else:
+        plans = get_kv_cache_configs(config, [specs], [memory], get_global_kv_cache_groups(config, [specs]))
+    return plans
 
 
 def _group(group: Any, target_layers: set[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dspark_cli.errors import NotFit
 
-VERIFIED_RELEASES = ("0.26", "0.32", "0.33")
+VERIFIED_RELEASES = ("0.32", "0.33")
 """Releases that this version of the tool was run against; others are used with a note."""
 
 

@@ -23,7 +23,7 @@ from dspark_cli.stress.case import Mapping, Shift, StressCase
 POISON = -7_777_777
 BLOCK_TOKENS = 16
 QUERY_TOKENS = 8
-MOST_ADMITTED, MOST_ADMITTED_BLOCKS = 8, 64
+MOST_ADMITTED, MOST_ADMITTED_BLOCKS = 4, 32
 SHORTEST_NEEDED = 0.5
 """Rows need between this share and all of the blocks that are left after the shift."""
 
@@ -145,7 +145,7 @@ def prepare_masking(case: StressCase, seed: int, device: str) -> Ready:
 def prepare_admission(case: StressCase, seed: int, device: str) -> Ready:
     """Tags of restored slots, some of them overwritten by draft queries, and the check that finds what to hide.
 
-    The reference walks tokens one by one, so the case is cut to 8 requests of 64 blocks. The shift says how many
+    The reference walks tokens one by one, so the case is cut to 4 requests of 32 blocks. The shift says how many
     restored blocks have a stale slot.
     """
     generator = torch.Generator().manual_seed(case.seeded(seed))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from dspark_cli.stress.sweep import stress, sweep_cases
 from dspark_cli.stress.verdict import FailingCase, KernelVerdict, SanitizerVerdict, StressReport
 
 SEED = 11
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SMALL = [StressCase(3, 40, shift, chunk=32, gap=gap) for shift in Shift for gap in (0, 3)]
 GPU = Device("cuda", "some GPU", "9.0", "580", "2.11", "3.6")
 
@@ -39,7 +41,7 @@ def corrupting(prepare: Prepare, when: Callable[[StressCase], bool]) -> Prepare:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_sound_kernel_is_never_wrong(name: str) -> None:
-    verdict = stress(name, KERNELS[name], SMALL, iterations=2, seed=SEED, device="cpu")
+    verdict = stress(name, KERNELS[name], SMALL, iterations=2, seed=SEED, device=DEVICE)
 
     assert (verdict.cases, verdict.runs, verdict.wrong_runs) == (len(SMALL), 2 * len(SMALL), 0)
     assert verdict.smallest is None
@@ -49,7 +51,7 @@ def test_a_sound_kernel_is_never_wrong(name: str) -> None:
 def test_one_wrong_entry_is_found_in_every_kernels_output(name: str) -> None:
     wrong = corrupting(KERNELS[name], lambda case: case.shift is Shift.SEVEN)
 
-    verdict = stress(name, wrong, SMALL, iterations=3, seed=SEED, device="cpu", shrink=False)
+    verdict = stress(name, wrong, SMALL, iterations=3, seed=SEED, device=DEVICE, shrink=False)
 
     assert verdict.wrong_runs == 3 * 2
     assert [parse_case(failing.case).shift for failing in verdict.failing] == [Shift.SEVEN] * 2
@@ -58,7 +60,7 @@ def test_one_wrong_entry_is_found_in_every_kernels_output(name: str) -> None:
 def test_a_write_into_the_gap_between_rows_is_found() -> None:
     wrong = corrupting(prepare_shift, lambda case: case.gap > 0)
 
-    verdict = stress("shift", wrong, SMALL, iterations=1, seed=SEED, device="cpu", shrink=False)
+    verdict = stress("shift", wrong, SMALL, iterations=1, seed=SEED, device=DEVICE, shrink=False)
 
     assert all(parse_case(failing.case).gap == 3 for failing in verdict.failing)
     assert len(verdict.failing) == len(Shift)
@@ -66,11 +68,11 @@ def test_a_write_into_the_gap_between_rows_is_found() -> None:
 
 def test_the_smallest_failing_case_is_made_smaller_and_fails_again_when_run_alone() -> None:
     wrong = corrupting(prepare_shift, lambda case: case.blocks >= 10 and case.rows >= 1)
-    found = stress("shift", wrong, [StressCase(64, 160, Shift.RANDOM)], iterations=1, seed=SEED, device="cpu")
+    found = stress("shift", wrong, [StressCase(64, 160, Shift.RANDOM)], iterations=1, seed=SEED, device=DEVICE)
 
     assert found.smallest is not None
     again = parse_case(found.smallest)
-    alone = stress("shift", wrong, [again], iterations=1, seed=SEED, device="cpu", shrink=False)
+    alone = stress("shift", wrong, [again], iterations=1, seed=SEED, device=DEVICE, shrink=False)
     assert (again.rows, again.blocks) == (1, 10)
     assert alone.wrong_runs == 1
 
