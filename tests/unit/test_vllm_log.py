@@ -30,7 +30,7 @@ def test_the_cause_of_death_is_its_first_exception(log: str, first_line: str, ad
     assert advice is None or advice in str(next_step_for(cause))
 
 
-@pytest.mark.parametrize("log", ["0.26-gpu-starts", "0.32-cpu-starts-and-stops"])
+@pytest.mark.parametrize("log", ["0.26-gpu-starts", "0.32-cpu-starts-and-stops", "0.33-gpu-starts-and-stops"])
 def test_a_log_without_a_failure_has_no_cause_of_death(log: str) -> None:
     assert cause_of_death(lines_of(log)) == []
 
@@ -39,6 +39,10 @@ def test_a_log_without_a_failure_has_no_cause_of_death(log: str) -> None:
     ("log", "stages"),
     [
         ("0.26-gpu-starts", {Stage.LOADING, Stage.COMPILING, Stage.PROFILING, Stage.CAPTURING, Stage.READY}),
+        (
+            "0.33-gpu-starts-and-stops",
+            {Stage.LOADING, Stage.COMPILING, Stage.PROFILING, Stage.CAPTURING, Stage.READY},
+        ),
         ("0.33-gpu-no-cache-memory", {Stage.LOADING, Stage.COMPILING, Stage.PROFILING, Stage.CAPTURING}),
         ("0.32-cpu-starts-and-stops", {Stage.LOADING, Stage.PROFILING, Stage.READY}),
     ],
@@ -49,7 +53,11 @@ def test_the_stages_of_start_up_are_seen(log: str, stages: set[Stage]) -> None:
 
 @pytest.mark.parametrize(
     ("log", "address"),
-    [("0.26-gpu-starts", "http://127.0.0.1:8205"), ("0.32-cpu-starts-and-stops", "http://127.0.0.1:18100")],
+    [
+        ("0.26-gpu-starts", "http://127.0.0.1:8205"),
+        ("0.33-gpu-starts-and-stops", "http://127.0.0.1:8101"),
+        ("0.32-cpu-starts-and-stops", "http://127.0.0.1:18100"),
+    ],
 )
 def test_the_address_is_one_that_can_be_called(log: str, address: str) -> None:
     assert [found for found in map(address_in, lines_of(log)) if found] == [address]
