@@ -11,6 +11,7 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     NOT_FIT = 3
     CANNOT_SAY = 4
+    OUR_BUG = 70
 
 
 class ToolError(Exception):
@@ -40,3 +41,9 @@ class CannotSay(ToolError):
     """There is too little data for an answer."""
 
     exit_code = ExitCode.CANNOT_SAY
+
+
+class OurBug(ToolError):
+    """Something that should not have happened, shown like the others; a variable brings its traceback."""
+
+    exit_code = ExitCode.OUR_BUG

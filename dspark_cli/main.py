@@ -1,6 +1,8 @@
 """The console entry: the commands, and the one place where errors become a line and an exit code."""
 
+import os
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -9,7 +11,9 @@ from dspark_cli.commands.doctor import doctor
 from dspark_cli.commands.inspect_cache import inspect_cache
 from dspark_cli.commands.serve import serve
 from dspark_cli.commands.stress_shift import stress_shift
-from dspark_cli.errors import ToolError
+from dspark_cli.errors import OurBug, ToolError
+
+DEBUG = "DSPARK_TOOL_DEBUG"
 
 app = typer.Typer(
     name="dspark-tool",
@@ -43,7 +47,19 @@ def main() -> None:
     try:
         app()
     except ToolError as error:
-        from dspark_cli.report.console import show_error
+        _end_with(error)
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        what = f"dspark-tool itself failed ({type(error).__name__}: {error})"
+        _end_with(OurBug(what, f"set {DEBUG}=1, run it again, and report the traceback"))
 
-        show_error(error)
-        sys.exit(error.exit_code)
+
+def _end_with(error: ToolError) -> NoReturn:
+    from dspark_cli.report.console import show_error
+    from dspark_cli.report.json_document import print_json_error
+
+    show_error(error)
+    if "--json" in sys.argv:
+        print_json_error(error)
+    sys.exit(error.exit_code)

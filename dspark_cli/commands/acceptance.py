@@ -8,7 +8,7 @@ import typer
 from dspark_cli.errors import BadInput, CannotSay, NotFit
 
 if TYPE_CHECKING:
-    from dspark_cli.report.acceptance import AcceptanceReport
+    from dspark_cli.facts.acceptance import AcceptanceReport
 
 
 def acceptance(
@@ -41,8 +41,13 @@ def acceptance(
 
 
 def _measure(url: str, interval: float | None, timeout: float) -> "AcceptanceReport":
-    from dspark_cli.facts.acceptance import AcceptanceProfile, counted_between, engines_named, read_counters
-    from dspark_cli.report.acceptance import AcceptanceReport
+    from dspark_cli.facts.acceptance import (
+        AcceptanceProfile,
+        AcceptanceReport,
+        counted_between,
+        engines_named,
+        read_counters,
+    )
     from dspark_cli.report.console import waiting
     from dspark_cli.sources.server_metrics import scrape
 

@@ -20,8 +20,8 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
     \b
     dspark-tool doctor
     """
-    from dspark_cli.facts.environment import readiness
-    from dspark_cli.report.doctor import Diagnosis, show_diagnosis
+    from dspark_cli.facts.environment import Diagnosis, readiness
+    from dspark_cli.report.doctor import show_diagnosis
     from dspark_cli.report.json_document import print_json
 
     here = _examine()

@@ -21,7 +21,7 @@ def inspect_cache(
     max_model_len: Annotated[int | None, typer.Option(min=1, help="As vLLM's option.")] = None,
     block_size: Annotated[int | None, typer.Option(min=1, help="As vLLM's option.")] = None,
     vllm_args: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ANY VLLM ENGINE ARGUMENT]", help="Passed on as they are.")
+        list[str] | None, typer.Argument(metavar="-- VLLM_ARGS", help="Any arguments of vllm serve, as they are.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -31,9 +31,10 @@ def inspect_cache(
 
     \b
     dspark-tool inspect-cache --model ./target --draft ./drafter --kv-memory 40GiB
-    dspark-tool inspect-cache --model ./target --kv-memory 40GiB --max-model-len 32768
+    dspark-tool inspect-cache --model ./target --kv-memory 40GiB -- --max-model-len 32768
     """
     from dspark_cli.report.cache import show_cache_plan
+    from dspark_cli.report.console import show_note
     from dspark_cli.report.json_document import print_json
     from dspark_cli.serving.speculative import speculate, with_speculative_config
     from dspark_cli.sources.checkpoint import check_target
@@ -43,6 +44,8 @@ def inspect_cache(
     if draft is not None:
         speculation = speculate(draft, method, tokens)
         engine_args = with_speculative_config(engine_args, speculation)
+        for doubt in speculation.doubts:
+            show_note(doubt)
     elif method or tokens:
         raise BadInput("--method and --tokens are a drafter's, and there is no --draft", "give --draft DRAFTER")
     result = _plan(engine_args)
@@ -80,10 +83,12 @@ def parse_size(text: str) -> int:
 
 def _plan(engine_args: list[str]) -> "CachePlan":
     from dspark_cli.facts.cache_plan import CachePlan
-    from dspark_cli.report.console import waiting
+    from dspark_cli.report.console import show_note, waiting
     from dspark_cli.sources.vllm_child import ask_vllm
     from dspark_cli.sources.vllm_install import find_vllm
 
     install = find_vllm()
+    for doubt in install.doubts:
+        show_note(doubt)
     with waiting(f"asking the planner of vLLM {install.version} (its import takes 5 to 30 s)"):
         return CachePlan.from_answer(ask_vllm("plan_cache", {"vllm_args": engine_args}, install))

@@ -21,11 +21,12 @@ def serve(
     tokens: Annotated[int | None, typer.Option(min=1, help="Speculative tokens; as a rule the trained number.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the command and stop.")] = False,
     log_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The server's whole log; otherwise in the user's state folder.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The server's log, overwritten; else a new file in the state folder."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Once ready, leave the server's log in its file.")] = False,
     vllm_args: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ANY VLLM ARGUMENT]", help="Passed on as they are.")
+        list[str] | None, typer.Argument(metavar="-- VLLM_ARGS", help="Any arguments of vllm serve, as they are.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
 ) -> None:
@@ -35,8 +36,9 @@ def serve(
 
     \b
     dspark-tool serve ./target --draft ./drafter
-    dspark-tool serve ./target --draft ./drafter --dry-run -- --max-model-len 32768 --port 8001
-    dspark-tool serve ./target --draft ./drafter -- --speculative-config '{"attention_backend": "FLASH_ATTN"}'
+    dspark-tool serve ./target --draft ./drafter --dry-run -- --port 8001
+    dspark-tool serve ./target --draft ./drafter -- \\
+        --speculative-config '{"attention_backend": "FLASH_ATTN"}'
     """
     from dspark_cli.report.console import show_note
     from dspark_cli.report.json_document import print_json
@@ -44,13 +46,14 @@ def serve(
     from dspark_cli.serving.command import serve_command
     from dspark_cli.serving.speculative import speculate
     from dspark_cli.sources.checkpoint import check_target
-    from dspark_cli.sources.vllm_install import VERIFIED_RELEASES, find_vllm
+    from dspark_cli.sources.vllm_install import find_vllm
 
     check_target(model)
     install = find_vllm()
-    command = serve_command(install, model, speculate(draft, method, tokens), vllm_args or [])
-    if not install.verified:
-        show_note(f"vLLM {install.version} was not tried with this version; tried: {', '.join(VERIFIED_RELEASES)}")
+    speculation = speculate(draft, method, tokens)
+    command = serve_command(install, model, speculation, vllm_args or [])
+    for doubt in [*speculation.doubts, *install.doubts]:
+        show_note(doubt)
     if dry_run:
         if json:
             print_json("serve", command.as_shown())
@@ -73,7 +76,8 @@ def _run(command: "ServeCommand", log: Path, display: "StartupDisplay") -> int:
 
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.touch()
+        with log.open("ab"):
+            pass
     except OSError as error:
         raise NotFit(f"the log {log} cannot be written: {error.strerror}", "give another: --log-file FILE") from None
     with display:

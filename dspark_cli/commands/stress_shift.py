@@ -25,7 +25,7 @@ def stress_shift(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draws block ids, shifts and mappings.")] = 0,
     case: Annotated[str | None, typer.Option(help="Only this case, as a failing run prints it.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small tables only.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="On a GPU: small tables only.")] = False,
     control: Annotated[bool, typer.Option(help="On a GPU: run the control that must go wrong.")] = True,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="Also a quick sweep under compute-sanitizer.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -100,7 +100,8 @@ def _stress(
             for name, prepare in subjects.items()
         ]
     control_verdict = verdicts.pop() if with_control else None
-    orderings = [] if device.can_race else explore_orderings(seed)
+    moves_in_place = "shift" in subjects or "masking" in subjects
+    orderings = explore_orderings(seed) if moves_in_place and not case and not device.can_race else []
     return StressReport(device, seed, runs, verdicts, control_verdict, orderings, sanitizers=[])
 
 

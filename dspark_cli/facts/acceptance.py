@@ -160,6 +160,17 @@ class AcceptanceProfile:
         )
 
 
+@dataclass(frozen=True)
+class AcceptanceReport:
+    """`seconds` is the window's length, None for "since server start"."""
+
+    url: str
+    seconds: float | None
+    engines: list[str]
+    restarted: bool
+    profile: AcceptanceProfile
+
+
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
     """The Wilson score interval of a share. `successes` of 0..`trials`, `trials` > 0."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)

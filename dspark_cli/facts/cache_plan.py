@@ -1,4 +1,4 @@
-"""The KV cache that vLLM makes for a target and its drafter."""
+"""The KV cache that vLLM makes for a target and its drafter. `inside_vllm.plan_cache` fills these fields."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,8 @@ class KVCacheGroup:
     role: str
     kind: str
     layers: tuple[str, ...]
+    draft_layers: int
+    """How many of them are the drafter's."""
     block_tokens: int
     page_bytes: int
     """Bytes that a block of one layer needs."""

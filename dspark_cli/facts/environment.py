@@ -37,6 +37,12 @@ class Readiness:
     limits: str | None = None
 
 
+@dataclass(frozen=True)
+class Diagnosis:
+    environment: Environment
+    commands: list[Readiness]
+
+
 def readiness(here: Environment) -> list[Readiness]:
     """What each command lacks, in the order of the README."""
     return [

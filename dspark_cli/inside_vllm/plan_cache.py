@@ -4,13 +4,12 @@ Both models are built on the meta device, each attention layer gives its KV cach
 unifies pages and counts blocks as its engine does at start-up.
 """
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 from vllm.config import VllmConfig, replace, set_current_vllm_config
-from vllm.engine.arg_utils import EngineArgs
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.cli.serve import make_arg_parser
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_kv_cache_capacity
 
@@ -22,7 +21,7 @@ MEMORY_ENOUGH_FOR_ANY_PLAN = 1 << 50
 
 
 def plan(request: dict[str, Any]) -> dict[str, Any]:
-    """`request["vllm_args"]`: engine arguments. The result has the fields of `facts.cache_plan.CachePlan`."""
+    """`request["vllm_args"]`: arguments of `vllm serve`. The result has the fields of `facts.cache_plan.CachePlan`."""
     config = _engine_config(request["vllm_args"])
     specs, target_layers = _layer_specs(config)
     _resolve_layout(config, specs)
@@ -47,7 +46,7 @@ def plan(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _engine_config(vllm_args: list[str]) -> VllmConfig:
-    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
+    parser = make_arg_parser(FlexibleArgumentParser())
 
     def refuse(message: str) -> None:
         raise Refused(f"vLLM does not take these arguments: {message}")
@@ -55,7 +54,7 @@ def _engine_config(vllm_args: list[str]) -> VllmConfig:
     parser.error = refuse
     arguments = parser.parse_args(vllm_args)
     try:
-        config = EngineArgs.from_cli_args(arguments).create_engine_config()
+        config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
     except ValueError as error:
         raise Refused(f"vLLM refuses this configuration: {' '.join(readable(str(error)))}") from None
     parallel = config.parallel_config
@@ -102,9 +101,11 @@ def _drafter_config(config: VllmConfig) -> VllmConfig:
 def _start_single_process_group(config: VllmConfig) -> None:
     from vllm.distributed.parallel_state import init_distributed_environment, initialize_model_parallel
 
-    rendezvous = Path(tempfile.mkdtemp(prefix="dspark-plan-")) / "rendezvous"
+    # Made here, in memory: vLLM's own would meet in a file or on a port.
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     with set_current_vllm_config(config):
-        init_distributed_environment(1, 0, rendezvous.as_uri(), 0, backend="gloo")
+        init_distributed_environment(1, 0, "env://", 0, backend="gloo")
         initialize_model_parallel(1, 1)
 
 
@@ -149,6 +150,7 @@ def _group(group: Any, target_layers: set[str]) -> dict[str, Any]:
         "role": role,
         "kind": "+".join(sorted({_kind(spec) for spec in layer_specs})),
         "layers": list(group.layer_names),
+        "draft_layers": sum(name not in target_layers for name in group.layer_names),
         "block_tokens": group.kv_cache_spec.block_size,
         "page_bytes": max(_unpadded_page_bytes(spec) for spec in layer_specs),
         "padded_page_bytes": max(spec.page_size_bytes for spec in layer_specs),

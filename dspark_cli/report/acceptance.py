@@ -1,34 +1,22 @@
 """The acceptance profile as a table with a bar a position."""
 
-from dataclasses import dataclass
-
 from rich.bar import Bar
 from rich.table import Table
 from rich.text import Text
 
-from dspark_cli.facts.acceptance import AcceptanceProfile, PositionAcceptance
+from dspark_cli.facts.acceptance import AcceptanceProfile, AcceptanceReport, PositionAcceptance
 from dspark_cli.report.console import printable, result_console, show_note
 
+WIDTH_WITH_BAR = 78
 WIDE_INTERVAL = 0.1
 """An interval of position 0 wider than this (10 points) deserves a note: more traffic would sharpen it."""
-
-
-@dataclass(frozen=True)
-class AcceptanceReport:
-    """`seconds` is the window's length, None for "since server start"."""
-
-    url: str
-    seconds: float | None
-    engines: list[str]
-    restarted: bool
-    profile: AcceptanceProfile
 
 
 def show_acceptance(report: AcceptanceReport) -> None:
     profile, console = report.profile, result_console()
     span = "since server start" if report.seconds is None else f"over {report.seconds:.1f} s"
     console.print(Text(printable(f"Draft acceptance of {', '.join(report.engines)}, {span}")))
-    console.print(_positions(profile))
+    console.print(_positions(profile, with_bar=console.width >= WIDTH_WITH_BAR))
     console.print(_totals(profile))
     if report.restarted:
         show_note("the server was restarted in between; the figures begin at its restart")
@@ -36,11 +24,12 @@ def show_acceptance(report: AcceptanceReport) -> None:
         show_note(f"{profile.drafts:,} draft steps are few: see how wide the intervals are")
 
 
-def _positions(profile: AcceptanceProfile) -> Table:
+def _positions(profile: AcceptanceProfile, with_bar: bool) -> Table:
     table = Table(box=None, pad_edge=False)
     for heading in ("position", "accepted", "rate", "95% interval", "given previous"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", width=20)
+    if with_bar:
+        table.add_column("", width=20)
     for at in profile.positions:
         table.add_row(
             str(at.position),
@@ -48,7 +37,7 @@ def _positions(profile: AcceptanceProfile) -> Table:
             f"{at.rate:.1%}",
             f"{at.rate_low:.1%} - {at.rate_high:.1%}",
             "-" if at.conditional_rate is None else f"{at.conditional_rate:.1%}",
-            _bar(at),
+            *([_bar(at)] if with_bar else []),
         )
     return table
 

@@ -29,13 +29,19 @@ def _groups(groups: tuple[KVCacheGroup, ...]) -> Table:
             str(index),
             group.role,
             printable(kind),
-            str(len(group.layers)),
+            _layers(group),
             f"{group.block_tokens:,}",
             f"{group.page_bytes:,}",
             f"{group.padded_page_bytes:,}",
             f"{group.block_bytes:,}",
         )
     return table
+
+
+def _layers(group: KVCacheGroup) -> str:
+    """6, or 4+2 where the drafter's two share a group with the target's four."""
+    of_target = len(group.layers) - group.draft_layers
+    return f"{of_target}+{group.draft_layers}" if of_target and group.draft_layers else str(len(group.layers))
 
 
 def _capacity(plan: CachePlan) -> str:

@@ -1,19 +1,11 @@
 """The environment and each command's readiness as two tables."""
 
-from dataclasses import dataclass
-
 from pydantic import ByteSize
 from rich.table import Table
 from rich.text import Text
 
-from dspark_cli.facts.environment import Environment, Readiness, VllmFacts
+from dspark_cli.facts.environment import Diagnosis, Environment, Readiness, VllmFacts
 from dspark_cli.report.console import printable, result_console
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    environment: Environment
-    commands: list[Readiness]
 
 
 def show_diagnosis(diagnosis: Diagnosis) -> None:
@@ -51,9 +43,6 @@ def _vllm(vllm: VllmFacts | None) -> str:
 def _commands(commands: list[Readiness]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for command in commands:
-        if command.missing:
-            state = Text.assemble(("missing ", "bold red"), printable(command.missing))
-        else:
-            state = Text.assemble(("ready ", "bold green"), printable(command.limits or ""))
-        table.add_row(command.command, state)
+        state = Text("missing", "bold red") if command.missing else Text("ready", "bold green")
+        table.add_row(command.command, state, Text(printable(command.missing or command.limits or "")))
     return table

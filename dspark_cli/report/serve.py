@@ -3,15 +3,19 @@
 import json
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from rich.text import Text
 
+from dspark_cli.facts.server_run import ServerRun
 from dspark_cli.report.console import message_console, printable, result_console
 from dspark_cli.serving.command import ServeCommand
-from dspark_cli.sources.vllm_log import Stage, address_in, cause_of_death, next_step_for, stage_of
+from dspark_cli.sources.vllm_advice import next_step_for
+from dspark_cli.sources.vllm_log import Stage, address_in, cause_of_death, stage_of
+
+LONGEST_CAUSE_LINE = 240
 
 
 def show_command(command: ServeCommand, dry_run: bool) -> None:
@@ -21,22 +25,6 @@ def show_command(command: ServeCommand, dry_run: bool) -> None:
     if dry_run:
         config = json.dumps(command.speculative_config, indent=2)
         console.print(Text(f"\nspeculative config ({command.vllm}):\n{printable(config)}"))
-
-
-@dataclass(frozen=True)
-class ServerRun:
-    """How a server ran. `stages` has the seconds from start at which each stage was first seen."""
-
-    exit_code: int
-    log: Path
-    address: str | None
-    stages: dict[str, float]
-    seconds: float
-    cause: list[str] = field(default_factory=list)
-
-    @property
-    def was_ready(self) -> bool:
-        return Stage.READY in self.stages
 
 
 class StartupDisplay:
@@ -50,6 +38,7 @@ class StartupDisplay:
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
         self._address: str | None = None
+        self._signals: list[str] = []
 
     def __enter__(self) -> "StartupDisplay":
         self._console.print(Text(f"log: {self._log}"), soft_wrap=True)
@@ -75,15 +64,15 @@ class StartupDisplay:
     def on_signal(self, number: int) -> None:
         """The server's own noise while it stops is of no use to the user; its log has it."""
         self._show_server_log = False
+        self._signals.append(signal.Signals(number).name)
         self._console.print(Text(f"passing {signal.Signals(number).name} on to the server"))
 
     def ended(self, exit_code: int) -> ServerRun:
-        run = ServerRun(exit_code, self._log, self._address, self._stages, self._elapsed())
-        if exit_code == 0 or run.was_ready:
+        run = ServerRun(exit_code, self._log, self._address, self._stages, self._elapsed(), self._signals)
+        if run.ended_as_asked or run.was_ready:
             return run
         with self._log.open(errors="replace") as lines:
-            cause = cause_of_death(lines)
-        return ServerRun(exit_code, self._log, self._address, self._stages, run.seconds, cause)
+            return replace(run, cause=cause_of_death(lines))
 
     def _enter(self, stage: Stage) -> None:
         self._stages[stage] = self._elapsed()
@@ -98,14 +87,18 @@ class StartupDisplay:
 
 def show_end(run: ServerRun) -> None:
     console = message_console()
-    if run.exit_code == 0:
-        console.print(Text(f"the server has stopped; its log: {run.log}"), soft_wrap=True)
-        return
     when = "" if run.was_ready else " before it was ready"
+    if run.ended_as_asked:
+        console.print(Text(f"the server has stopped{when}; its log: {run.log}"), soft_wrap=True)
+        return
     by = f"by signal {run.exit_code - 128}" if run.exit_code > 128 else f"with exit code {run.exit_code}"
     console.print(Text.assemble(("error: ", "bold red"), f"the server ended {by}{when}"))
     for line in run.cause:
-        console.print(Text(f"  {printable(line)}"), soft_wrap=True)
-    advice = next_step_for(run.cause)
+        console.print(Text(f"  {printable(_cut(line))}"), soft_wrap=True)
+    advice = next_step_for(" ".join(run.cause))
     step = f"{advice}; the whole log: {run.log}" if advice else f"read the whole log: {run.log}"
     console.print(Text.assemble(("next: ", "bold"), step), soft_wrap=True)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LONGEST_CAUSE_LINE else f"{line[:LONGEST_CAUSE_LINE]}..."

@@ -1,11 +1,14 @@
 """The speculative configuration for a target and a drafter."""
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dspark_cli.errors import BadInput
 from dspark_cli.sources.checkpoint import (
+    Checkpoint,
     Method,
     drafter_method,
     read_checkpoint,
@@ -13,6 +16,7 @@ from dspark_cli.sources.checkpoint import (
 )
 
 CONFIG_OPTIONS = ("--speculative-config", "-sc")
+DOTTED_OPTIONS = tuple(f"{option}." for option in CONFIG_OPTIONS)
 REPLACED_OPTIONS = ("--spec-method", "--spec-model", "--spec-tokens")
 
 
@@ -21,6 +25,8 @@ class Speculation:
     method: Method
     drafter: str
     tokens: int
+    doubts: tuple[str, ...] = ()
+    """Where the user's choice is not what the checkpoint was trained for; to be shown, not to stop at."""
 
     def config(self) -> dict[str, Any]:
         """As vLLM's --speculative-config takes it."""
@@ -37,7 +43,20 @@ def speculate(draft: str, method: str | None, tokens: int | None) -> Speculation
         raise BadInput(f"--method {method!r} is neither dflash nor dspark", "leave it out: the checkpoint says it")
     drafter = read_checkpoint(draft)
     used = Method(method) if method else drafter_method(drafter)
-    return Speculation(used, draft, tokens if tokens is not None else trained_draft_tokens(drafter, used))
+    if tokens is None:
+        tokens = trained_draft_tokens(drafter, used)
+    return Speculation(used, draft, tokens, tuple(_doubts(drafter, used, tokens)))
+
+
+def _doubts(drafter: Checkpoint, method: Method, tokens: int) -> Iterator[str]:
+    with suppress(BadInput):
+        trained_for = drafter_method(drafter)
+        if trained_for is not method:
+            yield f"{drafter.name} says it is a {trained_for} drafter, and --method {method} was asked for"
+    with suppress(BadInput):
+        trained_tokens = trained_draft_tokens(drafter, method)
+        if tokens > trained_tokens:
+            yield f"{tokens} speculative tokens were asked for, and {drafter.name} was trained for {trained_tokens}"
 
 
 def with_speculative_config(vllm_args: list[str], speculation: Speculation) -> list[str]:
@@ -68,6 +87,11 @@ def take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, 
     for word in words:
         option, equals, value = word.partition("=")
         option = option.replace("_", "-")
+        if option.startswith(DOTTED_OPTIONS):
+            raise BadInput(
+                f"{option} would replace the drafter's whole configuration",
+                "give it as JSON, which is merged: --speculative-config '{\"KEY\": VALUE}'",
+            )
         if option in REPLACED_OPTIONS:
             raise BadInput(f"{option} is what dspark-tool sets itself", "use --draft, --method and --tokens")
         if option in CONFIG_OPTIONS:

@@ -53,7 +53,8 @@ def check_target(name: str) -> None:
     Raises:
         BadInput: `name` is a path, and there is no checkpoint.
     """
-    if Path(name).exists() or name.startswith((".", "/", "~")):
+    is_path = name.startswith((".", "/", "~")) or (name.count("/") > 1 and "://" not in name)
+    if is_path or Path(name).exists():
         read_checkpoint(name)
 
 
@@ -74,7 +75,7 @@ def drafter_method(drafter: Checkpoint) -> Method:
                 return method
     raise BadInput(
         f"{drafter.name} is no DFlash or DSpark drafter by its config.json (architectures: {drafter.architectures})",
-        "name the method: --method dflash or --method dspark",
+        "is this the target? give the drafter's folder; if it is a drafter, say --method dflash or --method dspark",
     )
 
 

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from dspark_cli.errors import BadInput, NotFit
+from dspark_cli.sources.vllm_advice import next_step_for
 from dspark_cli.sources.vllm_install import VllmInstall
 from dspark_cli.sources.vllm_log import cause_of_death
 
@@ -38,7 +39,8 @@ def ask_vllm(program: str, request: dict[str, Any], install: VllmInstall) -> dic
         cause = " ".join(cause_of_death(done.stderr.splitlines())) or f"exit code {done.returncode}"
         raise NotFit(f"vLLM {install.version} failed: {cause}", "see what is installed: dspark-tool doctor")
     if "refused" in answer:
-        raise BadInput(answer["refused"], "change the arguments; vLLM's own: vllm serve --help=all")
+        refusal = str(answer["refused"])
+        raise BadInput(refusal, next_step_for(refusal) or "change the arguments; vLLM's own: vllm serve --help=all")
     if "failed" in answer:
         raise NotFit(f"vLLM {install.version} failed: {answer['failed']}", "see what is installed: dspark-tool doctor")
     result: dict[str, Any] = answer["result"]

@@ -30,6 +30,11 @@ class VllmInstall:
     def verified(self) -> bool:
         return self.release in VERIFIED_RELEASES
 
+    @property
+    def doubts(self) -> list[str]:
+        tried = ", ".join(VERIFIED_RELEASES)
+        return [] if self.verified else [f"vLLM {self.version} was not tried with this version; tried: {tried}"]
+
     def added_environment(self) -> dict[str, str]:
         """What a child process that runs this vLLM needs beside the environment of this one.
 

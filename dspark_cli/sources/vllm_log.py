@@ -32,15 +32,6 @@ _POINTS_ELSEWHERE = re.compile(r"root cause|see (the )?stack trace|initializatio
 _STARTS_ANEW = re.compile(
     r"Traceback|Process |INFO|WARNING|ERROR|\[rank|The above exception|During handling|sys:|nanobind"
 )
-_ADVICE = {
-    r"unrecognized arguments": "see vLLM's own: vllm serve --help=all",
-    r"No available memory for the cache blocks|larger than the available KV cache memory": (
-        "give the KV cache more memory or a shorter --max-model-len; what a block costs: dspark-tool inspect-cache"
-    ),
-    r"Address already in use": "give another port: -- --port N",
-    r"torchvision::nms": "these do not fit this torch: pip uninstall torchvision torchaudio torchcodec",
-    r"V1 does not support: dspark": "DSpark needs model runner V2, which needs Triton with a GPU; DFlash runs on both",
-}
 
 
 def stage_of(line: str) -> Stage | None:
@@ -72,12 +63,6 @@ def cause_of_death(lines: Iterable[str], most: int = 4) -> list[str]:
         pointers = pointers or message
     refused = [line.text for line in log if _ARGUMENT_ERROR.match(line.text)]
     return refused[-1:] or pointers
-
-
-def next_step_for(cause: Iterable[str]) -> str | None:
-    """What to do about a cause of death that is known."""
-    text = " ".join(cause)
-    return next((advice for sign, advice in _ADVICE.items() if re.search(sign, text)), None)
 
 
 def readable(exception_text: str) -> list[str]:

@@ -6,6 +6,10 @@ from enum import StrEnum
 
 from dspark_cli.errors import BadInput
 
+LARGEST_TABLE = 1 << 26
+LARGEST_CHUNK = 1 << 15
+MOST_WARPS = 32
+
 
 class Shift(StrEnum):
     """How far the rows move. `random` is log-uniform: short shifts overlap most, and there a race shows."""
@@ -29,7 +33,8 @@ class Mapping(StrEnum):
 @dataclass(frozen=True)
 class StressCase:
     """`blocks` is the width of the table. `gap`: entries between a row's end and the next row. `warps` and `chunk`: how
-    many warps a program has, and how many entries it loads before its barrier. `graph`: run as a CUDA graph replay."""
+    many warps a program has, and how many entries it loads before its barrier. `prefetch`, `early`: as the kernels'
+    `ShiftShape`. `graph`: run as a CUDA graph replay."""
 
     rows: int
     blocks: int
@@ -37,6 +42,7 @@ class StressCase:
     warps: int = 4
     chunk: int = 1024
     prefetch: bool = False
+    early: bool = False
     mapping: Mapping = Mapping.NONE
     gap: int = 0
     graph: bool = False
@@ -69,23 +75,28 @@ def parse_case(text: str) -> StressCase:
     Raises:
         BadInput: an unknown field, or a value that is none.
     """
+    given = dict(part.partition("=")[::2] for part in text.split(","))
     try:
-        given = dict(part.split("=", 1) for part in text.split(","))
         case = StressCase(
-            rows=int(given.pop("rows")),
-            blocks=int(given.pop("blocks")),
-            shift=Shift(given.pop("shift")),
-            warps=int(given.pop("warps", 4)),
-            chunk=int(given.pop("chunk", 1024)),
-            prefetch=_flag(given.pop("prefetch", "no")),
+            rows=_whole(given, "rows"),
+            blocks=_whole(given, "blocks"),
+            shift=Shift(given.pop("shift", "")),
+            warps=_power_of_two(given, "warps", 4),
+            chunk=_power_of_two(given, "chunk", 1024),
+            prefetch=_flag(given, "prefetch"),
+            early=_flag(given, "early"),
             mapping=Mapping(given.pop("mapping", "none")),
-            gap=int(given.pop("gap", 0)),
-            graph=_flag(given.pop("graph", "no")),
+            gap=_whole(given, "gap", 0),
+            graph=_flag(given, "graph"),
         )
-    except (ValueError, KeyError) as error:
-        raise BadInput(f"--case {text!r} cannot be read: {error}", "copy it as stress-shift printed it") from None
-    if given or case.rows < 1 or case.blocks < 1 or case.gap < 0:
-        raise BadInput(f"--case {text!r} is no case", "give at least rows=8,blocks=1024,shift=7")
+        if given:
+            raise ValueError(f"{next(iter(given))!r} is no field of a case")
+        if not (case.rows >= 1 and case.blocks >= 1 and case.size <= LARGEST_TABLE and case.gap <= LARGEST_TABLE):
+            raise ValueError(f"rows x blocks must be from 1 to {LARGEST_TABLE:,}")
+        if case.warps > MOST_WARPS:
+            raise ValueError(f"warps={case.warps} is more than {MOST_WARPS}")
+    except ValueError as error:
+        raise BadInput(f"--case cannot be read: {error}", "give one like rows=8,blocks=1024,shift=7") from None
     return case
 
 
@@ -93,7 +104,26 @@ def _plain(value: object) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _flag(word: str) -> bool:
+def _whole(given: dict[str, str], field: str, default: int | None = None) -> int:
+    word = given.pop(field, None)
+    if word is None:
+        if default is None:
+            raise ValueError(f"{field} is missing")
+        return default
+    if not (word.isascii() and word.isdigit()):
+        raise ValueError(f"{field}={word!r} is not a whole number")
+    return int(word)
+
+
+def _power_of_two(given: dict[str, str], field: str, default: int) -> int:
+    value = _whole(given, field, default)
+    if value < 1 or value & (value - 1) or value > LARGEST_CHUNK:
+        raise ValueError(f"{field}={value} is not a power of two up to {LARGEST_CHUNK:,}")
+    return value
+
+
+def _flag(given: dict[str, str], field: str) -> bool:
+    word = given.pop(field, "no")
     if word not in ("yes", "no"):
-        raise ValueError(f"{word!r} is neither yes nor no")
+        raise ValueError(f"{field}={word!r} is neither yes nor no")
     return word == "yes"

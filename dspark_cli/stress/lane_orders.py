@@ -30,7 +30,7 @@ def _explore(ordering: Ordering, seed: int) -> OrderingVerdict:
     found = [*small, *large]
     example = next((found.counter_example for found in small if found.counter_example), None)
     return OrderingVerdict(
-        ordering.value,
+        ordering.value if ordering is not Ordering.UNGUARDED else f"{ordering.value} (must go wrong)",
         ordering is not Ordering.UNGUARDED,
         sum(exploration.schedules for exploration in found),
         sum(exploration.wrong for exploration in found),

@@ -88,7 +88,7 @@ def _prepare_in_place(shift: Callable[..., None], case: StressCase, seed: int, d
         work.copy_(original)
 
     def launch() -> None:
-        shift(work, shifts, needed, slots, shape=ShiftShape(case.chunk, case.warps, case.prefetch))
+        shift(work, shifts, needed, slots, shape=_shift_shape(case))
 
     return Ready(reset, launch, (storage,), (_with_gap(expected, case, device),))
 
@@ -135,8 +135,7 @@ def prepare_masking(case: StressCase, seed: int, device: str) -> Ready:
             work.copy_(source)
 
     def launch() -> None:
-        shape = ShiftShape(case.chunk, case.warps, case.prefetch)
-        mask_draft_context(tables, works[-1], slots, hidden_tokens, QUERY_TOKENS, shape=shape)
+        mask_draft_context(tables, works[-1], slots, hidden_tokens, QUERY_TOKENS, shape=_shift_shape(case))
 
     others = tuple(tensor.to(device) for tensor in (*masked_tables[1:], masked_lens))
     return Ready(reset, launch, (storage, *works[1:]), (_with_gap(masked_tables[0], case, device), *others))
@@ -201,6 +200,10 @@ def _with_gap(table: torch.Tensor, case: StressCase, device: str) -> torch.Tenso
     storage = _poisoned(case, device)
     storage[:, : case.blocks] = table.to(device)
     return storage
+
+
+def _shift_shape(case: StressCase) -> ShiftShape:
+    return ShiftShape(case.chunk, case.warps, case.prefetch, early=case.early)
 
 
 def _slots_or_rows(drawn: BlockTable) -> torch.Tensor:

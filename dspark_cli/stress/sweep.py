@@ -1,6 +1,7 @@
 """The sweep: run a kernel on every case, count wrong runs, and find the smallest case that still fails."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -12,9 +13,19 @@ SHRINK_RUNS = 20
 
 
 LARGE_TABLES = [(1, 1), (3, 130), (8, 1024), (64, 4096), (256, 8192), (8, 32768), (2, 65536)]
-LARGE_LAUNCHES = [(1024, 4, False), (1024, 8, False), (4096, 32, False), (8192, 32, False), (2048, 8, True)]
+LARGE_LAUNCHES: list[dict[str, Any]] = [
+    {"chunk": 1024, "warps": 4},
+    {"chunk": 1024, "warps": 8, "early": True},
+    {"chunk": 4096, "warps": 32, "early": True},
+    {"chunk": 8192, "warps": 32},
+    {"chunk": 2048, "warps": 8, "prefetch": True},
+]
 SMALL_TABLES = [(1, 1), (3, 130), (8, 300)]
-SMALL_LAUNCHES = [(128, 4, False), (128, 4, True), (1024, 4, False)]
+SMALL_LAUNCHES: list[dict[str, Any]] = [
+    {"chunk": 128, "warps": 4},
+    {"chunk": 128, "warps": 4, "prefetch": True},
+    {"chunk": 1024, "warps": 4, "early": True},
+]
 
 
 def sweep_cases(large: bool, graphs: bool) -> list[StressCase]:
@@ -26,16 +37,14 @@ def sweep_cases(large: bool, graphs: bool) -> list[StressCase]:
     cases = []
     for rows, blocks in tables:
         for number, shift in enumerate(Shift):
-            for place, (chunk, warps, prefetch) in enumerate(launches):
+            for place, launch in enumerate(launches):
                 spread = number + place
                 cases.append(
                     StressCase(
                         rows,
                         blocks,
                         shift,
-                        warps,
-                        chunk,
-                        prefetch,
+                        **launch,
                         mapping=list(Mapping)[spread % 3],
                         gap=(0, 5, 0, 64)[spread % 4],
                         graph=graphs and spread % 2 == 1,

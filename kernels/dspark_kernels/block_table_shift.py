@@ -21,7 +21,7 @@ apart a lane, which is four times the L1 wavefronts. The kernels are therefore n
 a thread, both sides coalesced.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton
@@ -30,6 +30,7 @@ import triton.language as tl
 from dspark_kernels.launch_checks import INDEX_DTYPES, require_power_of_two, require_table, require_vector
 
 MAX_CHUNK = 8192
+MAX_EARLY_BLOCKS = 4096
 ENTRIES_A_THREAD = 8
 REGISTERS_A_MULTIPROCESSOR = 65_536
 
@@ -41,12 +42,15 @@ class ShiftShape:
     chunk: table entries a program loads before its barrier (power of two). num_warps: warps a program (power of two, at
     most 32). prefetch: load the next chunk before storing this one; keeps twice the bytes in flight for twice the
     registers. max_registers: registers a thread, None for the compiler's choice; a Hopper multiprocessor has 65,536.
+    early: for rows of one chunk, touch the row before it is known how far it moves, so that its real load finds it in
+    L1: a small table is bound by the latencies of loads that wait for one another, not by bytes.
     """
 
     chunk: int
     num_warps: int
     prefetch: bool = False
     max_registers: int | None = None
+    early: bool = False
 
     def __post_init__(self) -> None:
         require_power_of_two("chunk", self.chunk)
@@ -60,7 +64,8 @@ def default_shift_shape(max_blocks: int) -> ShiftShape:
     programs of 16 or 32 warps share a multiprocessor, so that one loads while the other waits or stores.
     """
     chunk = min(max(triton.next_power_of_2(max_blocks), 128), MAX_CHUNK)
-    return _two_a_multiprocessor(chunk, min(max(chunk // (32 * ENTRIES_A_THREAD), 1), 32))
+    shape = _two_a_multiprocessor(chunk, min(max(chunk // (32 * ENTRIES_A_THREAD), 1), 32))
+    return replace(shape, early=max_blocks <= MAX_EARLY_BLOCKS)
 
 
 def _two_a_multiprocessor(chunk: int, num_warps: int, prefetch: bool = False) -> ShiftShape:
@@ -80,6 +85,7 @@ def candidate_shift_shapes(max_blocks: int) -> list[ShiftShape]:
             shapes.append(_two_a_multiprocessor(chunk, num_warps))
             if chunk < max_blocks and entries_a_thread <= 8:
                 shapes.append(_two_a_multiprocessor(chunk, num_warps, prefetch=True))
+    shapes += [replace(shape, early=True) for shape in shapes if max_blocks <= shape.chunk <= 2 * MAX_EARLY_BLOCKS]
     return list(dict.fromkeys(shapes))
 
 
@@ -88,18 +94,27 @@ def move_row_left(
     row: tl.tensor,
     shift: tl.tensor,
     needed: tl.tensor,
+    early_row: tl.tensor,
     chunk: tl.constexpr,
     prefetch: tl.constexpr,
+    early: tl.constexpr,
     ordered: tl.constexpr,
 ) -> None:
     """row[j] = row[j + shift] for 0 <= j < needed, in place, by one program; shift > 0 or needed <= 0.
 
+    `early_row` is what an early touch of the row loaded. It is never stored, for needed is 0 wherever shift is not
+    above 0; but the compiler cannot know that, and so keeps the touch. With `early` the row is one chunk.
     `ordered` is False in the control only (see `unguarded_shift`).
     """
     lane = tl.arange(0, chunk)
     target = row + lane
     source = target + shift
-    if prefetch:
+    if early:
+        blocks = tl.load(source, mask=lane < needed)
+        if ordered:
+            tl.debug_barrier()
+        tl.store(target, tl.where(shift > 0, blocks, early_row), mask=lane < needed)
+    elif prefetch:
         ahead = tl.load(source, mask=lane < needed)
         for start in tl.range(0, needed, chunk, num_stages=1):
             blocks = ahead
@@ -129,6 +144,7 @@ def shift_kernel(
     request_slots: tl.tensor,
     chunk: tl.constexpr,
     prefetch: tl.constexpr,
+    early: tl.constexpr,
     ordered: tl.constexpr,
 ) -> None:
     """table[r, j] = table[r, j + s] for 0 <= j < n.
@@ -139,12 +155,18 @@ def shift_kernel(
     row = tl.program_id(0).to(tl.int64)
     # Both scalars are asked for before either is looked at; a branch on the first would add a memory latency.
     needed = tl.load(needed_blocks + row)
+    blocks = table + row * row_stride
+    early_row = needed
+    if early:
+        lane = tl.arange(0, chunk)
+        early_row = tl.load(blocks + lane, mask=lane < max_blocks)
+        tl.debug_barrier()  # keeps the compiler from putting a load that waits for another in front of these
     slot = row
     if request_slots is not None:
         slot = tl.load(request_slots + row).to(tl.int64)
     shift = tl.load(shift_blocks + tl.maximum(slot, 0), mask=slot >= 0, other=0)
     needed = tl.where(shift > 0, tl.minimum(needed, max_blocks - shift), 0)
-    move_row_left(table + row * row_stride, shift, needed, chunk, prefetch, ordered)
+    move_row_left(blocks, shift, needed, early_row, chunk, prefetch, early, ordered)
 
 
 def launch_shift(
@@ -179,6 +201,7 @@ def launch_shift(
         request_slots,
         chunk=shape.chunk,
         prefetch=shape.prefetch,
+        early=shape.early and table.shape[1] <= shape.chunk,
         ordered=ordered,
         num_warps=shape.num_warps,
         maxnreg=shape.max_registers,

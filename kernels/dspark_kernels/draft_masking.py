@@ -31,18 +31,20 @@ def hide_in_group(
     block_size: tl.tensor,
     hidden: tl.tensor,
     kept: tl.tensor,
+    early_row: tl.tensor,
     chunk: tl.constexpr,
     prefetch: tl.constexpr,
+    early: tl.constexpr,
 ) -> None:
     """Move the row left by hidden / block_size entries, as many as `kept` tokens need and the row has."""
     shift = hidden // block_size
     needed = tl.minimum((kept + block_size - 1) // block_size, width - shift)
-    move_row_left(row, shift, tl.where(shift > 0, needed, 0), chunk, prefetch, True)
+    move_row_left(row, shift, tl.where(shift > 0, needed, 0), early_row, chunk, prefetch, early, True)
 
 
 @triton.jit(  # type: ignore[untyped-decorator]
-    do_not_specialize=["table_stride", "table_width", "query_len"],
-    do_not_specialize_on_alignment=["table"],
+    do_not_specialize=["table_stride", "table_width", "max_requests", "query_len"],
+    do_not_specialize_on_alignment=["table", "hidden_tokens"],
 )
 def mask_kernel(
     table: tl.tensor,
@@ -56,6 +58,7 @@ def mask_kernel(
     masked_seq_lens: tl.tensor,
     request_slots: tl.tensor,
     hidden_tokens: tl.tensor,
+    max_requests: tl.tensor,
     query_len: tl.tensor,
     query_lens: tl.tensor,
     alignment: tl.constexpr,
@@ -63,6 +66,7 @@ def mask_kernel(
     groups_a_program: tl.constexpr,
     chunk: tl.constexpr,
     prefetch: tl.constexpr,
+    early: tl.constexpr,
 ) -> None:
     """With H = min(hidden_tokens[slot of r], seq_lens[r] - query length) rounded down to `alignment`, and at least 0:
 
@@ -86,11 +90,18 @@ def mask_kernel(
         block_size = alignment
     if query_lens is not None:
         query_len = tl.load(query_lens + row)
+    early_row = seq_len
+    if early:  # hidden lengths of all requests, and the row: whichever slot and shift it will be, they are in L1
+        lane = tl.arange(0, chunk)
+        early_row = tl.load(table + row * table_stride + lane, mask=lane < table_width, other=0)
+        early_row += tl.load(hidden_tokens + lane, mask=lane < max_requests, other=0)
+        tl.debug_barrier()  # keeps the compiler from putting a load that waits for the slot in front of these
     hidden = tl.load(hidden_tokens + tl.maximum(slot, 0), mask=slot >= 0, other=0)
     hidden = tl.maximum(tl.minimum(hidden, seq_len - query_len), 0)
     hidden -= hidden % alignment
     kept = seq_len - hidden
-    hide_in_group(table + row * table_stride, table_width, block_size, hidden, kept, chunk, prefetch)
+    blocks = table + row * table_stride
+    hide_in_group(blocks, table_width, block_size, hidden, kept, early_row, chunk, prefetch, early)
     if groups_a_program > 1:
         for other in tl.range(1, groups_a_program, num_stages=1):
             other_table = tl.load(addresses + other).to(tl.pointer_type(tl.int32))
@@ -100,8 +111,10 @@ def mask_kernel(
                 tl.load(virtual_block_sizes + other),
                 hidden,
                 kept,
+                early_row,
                 chunk,
                 prefetch,
+                False,
             )
     tl.debug_barrier()
     if group == 0:
@@ -160,6 +173,7 @@ def mask_draft_context(
         seq_lens if masked_seq_lens is None else masked_seq_lens,
         request_slots,
         hidden_tokens,
+        hidden_tokens.shape[0],
         0 if isinstance(query_lens, torch.Tensor) else query_lens,
         query_lens if isinstance(query_lens, torch.Tensor) else None,
         alignment=tables.alignment,
@@ -167,6 +181,7 @@ def mask_draft_context(
         groups_a_program=groups_a_program,
         chunk=shape.chunk,
         prefetch=shape.prefetch,
+        early=shape.early and num_groups == 1 and like.shape[1] <= shape.chunk,
         num_warps=shape.num_warps,
         maxnreg=shape.max_registers,
     )

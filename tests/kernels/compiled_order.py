@@ -15,12 +15,26 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 HOPPER = GPUTarget("cuda", 90, 32)
-LAUNCHES = [(128, 1, False), (1024, 4, False), (1024, 4, True), (2048, 8, True), (8192, 32, False)]
+LAUNCHES = [  # chunk, warps, prefetch, early
+    (128, 1, False, False),
+    (1024, 4, False, False),
+    (1024, 4, False, True),
+    (1024, 4, True, False),
+    (2048, 8, True, False),
+    (8192, 32, False, False),
+]
 POINTERS = {"*i32": ["table", "shift_blocks", "needed_blocks", "request_slots", "widths", "virtual_block_sizes"]}
 POINTERS["*i32"] += ["seq_lens", "masked_seq_lens", "hidden_tokens"]
 POINTERS["*i64"] = ["addresses", "row_strides"]
 TYPES = {name: kind for kind, names in POINTERS.items() for name in names}
-TYPES |= {"row_stride": "i64", "table_stride": "i64", "max_blocks": "i32", "table_width": "i32", "query_len": "i32"}
+TYPES |= {
+    "row_stride": "i64",
+    "table_stride": "i64",
+    "max_blocks": "i32",
+    "table_width": "i32",
+    "query_len": "i32",
+    "max_requests": "i32",
+}
 MARKS = {"ld.global": "L", "st.global": "S", "bar.sync": "B"}
 
 
@@ -35,8 +49,8 @@ def blocks_of(kernel: object, constants: Mapping[str, object], warps: int) -> li
 
 
 def main() -> None:
-    for chunk, warps, prefetch in LAUNCHES:
-        walk = {"chunk": chunk, "prefetch": prefetch}
+    for chunk, warps, prefetch, early in LAUNCHES:
+        walk = {"chunk": chunk, "prefetch": prefetch, "early": early}
         for ordered in (True, False):
             name = "shift" if ordered else "unguarded shift"
             print(json.dumps([name, str(walk), blocks_of(shift_kernel, {**walk, "ordered": ordered}, warps)]))

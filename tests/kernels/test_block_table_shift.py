@@ -19,6 +19,7 @@ from tests.kernels.tables import GUARD, block_table, gap_of, int32
 
 SMALL_CHUNK = ShiftShape(chunk=16, num_warps=1)
 SMALL_CHUNK_AHEAD = ShiftShape(chunk=16, num_warps=1, prefetch=True)
+EARLY = ShiftShape(chunk=1024, num_warps=4, early=True)
 
 
 def shift_and_compare(
@@ -35,7 +36,9 @@ def shift_and_compare(
     torch.testing.assert_close(table, expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("shape", [None, SMALL_CHUNK, SMALL_CHUNK_AHEAD], ids=["default", "small", "ahead"])
+@pytest.mark.parametrize(
+    "shape", [None, SMALL_CHUNK, SMALL_CHUNK_AHEAD, EARLY], ids=["default", "small", "ahead", "early"]
+)
 @pytest.mark.parametrize("max_blocks", [1, 2, 7, 16, 17, 63, 130, 1000])
 @pytest.mark.parametrize("gap", [0, 3])
 def test_rows_of_odd_widths_shift_as_the_reference_says(
@@ -139,7 +142,7 @@ def test_any_batch_shifts_as_the_reference_says(device: torch.device, data: st.D
     gap = data.draw(st.integers(0, 5), label="gap")
     blocks = st.lists(st.integers(-2, max_blocks + 3), min_size=rows, max_size=rows)
     slots = data.draw(st.lists(st.integers(-1, rows - 1), min_size=rows, max_size=rows), label="slots")
-    shape = data.draw(st.sampled_from([SMALL_CHUNK, SMALL_CHUNK_AHEAD, None]), label="shape")
+    shape = data.draw(st.sampled_from([SMALL_CHUNK, SMALL_CHUNK_AHEAD, EARLY, None]), label="shape")
     table = block_table(rows, max_blocks, device, gap=gap)
     shifts = int32(data.draw(blocks, label="shifts"), device)
     needed = int32(data.draw(blocks, label="needed"), device)

@@ -13,6 +13,7 @@ from tests.kernels.tables import GUARD, block_table, gap_of, int32
 
 SMALL_CHUNK = ShiftShape(chunk=16, num_warps=1)
 SMALL_CHUNK_AHEAD = ShiftShape(chunk=16, num_warps=1, prefetch=True)
+EARLY = ShiftShape(chunk=1024, num_warps=4, early=True)
 GROUP_SETS = [
     [DraftGroup(16)],
     [DraftGroup(16), DraftGroup(32)],
@@ -28,7 +29,9 @@ def tables_for(groups: list[DraftGroup], rows: int, max_tokens: int, device: tor
     ]
 
 
-@pytest.mark.parametrize("shape", [None, SMALL_CHUNK, SMALL_CHUNK_AHEAD], ids=["default", "small", "ahead"])
+@pytest.mark.parametrize(
+    "shape", [None, SMALL_CHUNK, SMALL_CHUNK_AHEAD, EARLY], ids=["default", "small", "ahead", "early"]
+)
 @pytest.mark.parametrize("separate", [False, True], ids=["in place", "second buffer"])
 @pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("groups", GROUP_SETS, ids=["one", "two", "three", "context parallel"])

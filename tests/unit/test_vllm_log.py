@@ -2,7 +2,8 @@
 
 import pytest
 
-from dspark_cli.sources.vllm_log import Stage, address_in, cause_of_death, next_step_for, stage_of
+from dspark_cli.sources.vllm_advice import next_step_for
+from dspark_cli.sources.vllm_log import Stage, address_in, cause_of_death, stage_of
 from tests.paths import FIXTURES
 
 LOGS = FIXTURES / "logs"
@@ -17,7 +18,7 @@ def lines_of(name: str) -> list[str]:
     [
         ("0.33-gpu-no-cache-memory", "ValueError: No available memory for the cache blocks.", "max-model-len"),
         ("0.32-cpu-no-cache-memory", "ValueError: No available memory for the cache blocks.", "max-model-len"),
-        ("0.32-cpu-max-model-len-too-long", "User-specified max_model_len (999999) is greater than", None),
+        ("0.32-cpu-max-model-len-too-long", "User-specified max_model_len (999999) is greater than", "made for"),
         ("0.32-cpu-unknown-argument", "main.py: error: unrecognized arguments: --nope", "--help=all"),
         ("0.32-cpu-dspark-needs-runner-v2", "Model Runner V1 does not support: dspark", "model runner V2"),
     ],
@@ -27,7 +28,7 @@ def test_the_cause_of_death_is_its_first_exception(log: str, first_line: str, ad
 
     assert cause[0].startswith(first_line)
     assert len(cause) <= 4
-    assert advice is None or advice in str(next_step_for(cause))
+    assert advice is None or advice in str(next_step_for(" ".join(cause)))
 
 
 @pytest.mark.parametrize("log", ["0.26-gpu-starts", "0.32-cpu-starts-and-stops", "0.33-gpu-starts-and-stops"])
