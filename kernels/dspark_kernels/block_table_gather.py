@@ -28,8 +28,8 @@ class GatherShape:
 
 
 def default_gather_shape(max_blocks: int) -> GatherShape:
-    """Up to 2,048 entries a program, eight a thread: many loads in flight, and enough programs for a few long rows."""
-    chunk = min(max(triton.next_power_of_2(max_blocks), 128), 2048)
+    """Up to 1,024 entries a program, eight a thread: many loads in flight, and enough programs for a few long rows."""
+    chunk = min(max(triton.next_power_of_2(max_blocks), 128), 1024)
     return GatherShape(chunk=chunk, num_warps=max(chunk // 256, 1))
 
 

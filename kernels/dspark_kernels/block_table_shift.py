@@ -29,8 +29,7 @@ import triton.language as tl
 
 from dspark_kernels.launch_checks import INDEX_DTYPES, require_power_of_two, require_table, require_vector
 
-MAX_CHUNK = 8192
-MAX_EARLY_BLOCKS = 4096
+MAX_CHUNK = 4096
 ENTRIES_A_THREAD = 8
 REGISTERS_A_MULTIPROCESSOR = 65_536
 
@@ -58,14 +57,15 @@ class ShiftShape:
 
 
 def default_shift_shape(max_blocks: int) -> ShiftShape:
-    """The shape for rows of `max_blocks` entries: one chunk up to 8,192 entries, eight entries a thread.
+    """The shape for rows of `max_blocks` entries, the fastest of those timed on an H200 (`benchmarks/results`).
 
-    A row that fits one chunk has one load phase, one barrier and one store phase. Registers are held to what lets two
-    programs of 16 or 32 warps share a multiprocessor, so that one loads while the other waits or stores.
+    Up to 4,096 entries: one chunk, eight entries a thread, touched early. Longer rows: chunks of 4,096, each loaded
+    while the one before it waits and is stored. Registers are held to what lets two programs share a multiprocessor.
     """
     chunk = min(max(triton.next_power_of_2(max_blocks), 128), MAX_CHUNK)
-    shape = _two_a_multiprocessor(chunk, min(max(chunk // (32 * ENTRIES_A_THREAD), 1), 32))
-    return replace(shape, early=max_blocks <= MAX_EARLY_BLOCKS)
+    num_warps = max(chunk // (32 * ENTRIES_A_THREAD), 1)
+    one_chunk = max_blocks <= chunk
+    return replace(_two_a_multiprocessor(chunk, num_warps, prefetch=not one_chunk), early=one_chunk)
 
 
 def _two_a_multiprocessor(chunk: int, num_warps: int, prefetch: bool = False) -> ShiftShape:
@@ -80,12 +80,12 @@ def candidate_shift_shapes(max_blocks: int) -> list[ShiftShape]:
     for chunk in (1024, 2048, 4096, 8192):
         for num_warps in (4, 8, 16, 32):
             entries_a_thread = chunk // (32 * num_warps)
-            if chunk > max(default.chunk, 1024) or not 2 <= entries_a_thread <= 16:
+            if chunk > max(2 * default.chunk, 1024) or not 2 <= entries_a_thread <= 16:
                 continue  # more than 16 entries a thread spill
             shapes.append(_two_a_multiprocessor(chunk, num_warps))
             if chunk < max_blocks and entries_a_thread <= 8:
                 shapes.append(_two_a_multiprocessor(chunk, num_warps, prefetch=True))
-    shapes += [replace(shape, early=True) for shape in shapes if max_blocks <= shape.chunk <= 2 * MAX_EARLY_BLOCKS]
+    shapes += [replace(shape, early=True) for shape in shapes if max_blocks <= shape.chunk <= MAX_CHUNK]
     return list(dict.fromkeys(shapes))
 
 
