@@ -30,7 +30,7 @@ import triton.language as tl
 from dspark_kernels.launch_checks import INDEX_DTYPES, require_power_of_two, require_table, require_vector
 
 MAX_CHUNK = 4096
-ENTRIES_A_THREAD = 8
+SMALL_CHUNK = 1024
 REGISTERS_A_MULTIPROCESSOR = 65_536
 
 
@@ -59,11 +59,12 @@ class ShiftShape:
 def default_shift_shape(max_blocks: int) -> ShiftShape:
     """The shape for rows of `max_blocks` entries, the fastest of those timed on an H200 (`benchmarks/results`).
 
-    Up to 4,096 entries: one chunk, eight entries a thread, touched early. Longer rows: chunks of 4,096, each loaded
-    while the one before it waits and is stored. Registers are held to what lets two programs share a multiprocessor.
+    Up to 4,096 entries: one chunk, touched early. Longer rows: chunks of 4,096, each loaded while the one before it
+    waits and is stored. A thread has eight entries, in small chunks four: there latency counts, and a warp issues its
+    loads one by one. Registers are held to what lets two programs share a multiprocessor.
     """
     chunk = min(max(triton.next_power_of_2(max_blocks), 128), MAX_CHUNK)
-    num_warps = max(chunk // (32 * ENTRIES_A_THREAD), 1)
+    num_warps = max(chunk // (32 * (4 if chunk <= SMALL_CHUNK else 8)), 1)
     one_chunk = max_blocks <= chunk
     return replace(_two_a_multiprocessor(chunk, num_warps, prefetch=not one_chunk), early=one_chunk)
 

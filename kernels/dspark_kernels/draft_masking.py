@@ -116,7 +116,8 @@ def mask_kernel(
                 prefetch,
                 False,
             )
-    tl.debug_barrier()
+    if not early:  # with it, the row's own barrier has been passed, whatever the row's length
+        tl.debug_barrier()
     if group == 0:
         tl.store(masked_seq_lens + row, kept)
 
