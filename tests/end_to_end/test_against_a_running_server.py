@@ -77,7 +77,7 @@ def test_an_idle_interval_cannot_say(server: LiveServer) -> None:
 
     assert done.returncode == 4
     assert "no draft step in 0.5 s" in done.stderr
-    assert done.stdout == ""
+    assert json.loads(done.stdout)["exit_code"] == 4
 
 
 def test_inspect_cache_equals_the_engine(server: LiveServer) -> None:

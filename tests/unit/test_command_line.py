@@ -67,6 +67,25 @@ def test_bad_input_ends_in_one_clear_line(arguments: list[str], code: int, reaso
     assert done.stdout == ""
 
 
+def test_an_error_in_json_is_one_document() -> None:
+    done = dspark_tool("acceptance", "--url", "http://127.0.0.1:1", "--json")
+
+    error = json.loads(done.stdout)
+    assert error["exit_code"] == done.returncode == 3
+    assert error["error"] in done.stderr
+    assert error["next"] in done.stderr
+
+
+def test_a_bug_of_the_tool_has_its_own_exit_code() -> None:
+    program = "import dspark_cli.main as m; m.app = lambda: 1 / 0; m.main()"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 70
+    assert "dspark-tool itself failed (ZeroDivisionError: division by zero)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_hostile_checkpoint_cannot_drive_the_terminal(tmp_path: Path) -> None:
     folder = tmp_path / "x"
     folder.mkdir()
