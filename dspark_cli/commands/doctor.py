@@ -1,7 +1,6 @@
 """`dspark-tool doctor`: what is installed here, and what is missing for which command."""
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,21 +36,15 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
 def _examine() -> "Environment":
     from dspark_cli.facts.environment import Environment
     from dspark_cli.sources.gpus import read_gpus
+    from dspark_cli.sources.vllm_install import distribution_version
 
     return Environment(
         python=platform.python_version(),
-        torch=_version("torch"),
-        triton=_version("triton"),
+        torch=distribution_version("torch"),
+        triton=distribution_version("triton"),
         vllm=_vllm(),
         gpus=read_gpus(),
     )
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
 
 
 def _vllm() -> "VllmFacts | None":

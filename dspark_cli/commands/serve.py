@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dspark_cli.errors import NotFit
+from dspark_cli.sources.user_folders import user_folder
 
 if TYPE_CHECKING:
     from dspark_cli.report.serve import StartupDisplay
@@ -63,27 +64,32 @@ def serve(
     log = log_file or _default_log()
     show_command(command, dry_run=False)
     display = StartupDisplay(log, show_server_log=not quiet)
-    code = _run(command, log, display)
-    ended = display.ended(code)
+    ended = display.ended(_run(command, log, display))
     show_end(ended)
     if json:
         print_json("serve", ended)
-    raise typer.Exit(code)
+    raise typer.Exit(ended.exit_code)
 
 
 def _run(command: "ServeCommand", log: Path, display: "StartupDisplay") -> int:
     from dspark_cli.serving.server import run_server
 
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab"):
-            pass
-    except OSError as error:
-        raise NotFit(f"the log {log} cannot be written: {error.strerror}", "give another: --log-file FILE") from None
+    _check_writable(log)
     with display:
         return run_server(command.argv, command.added_environment, log, display)
 
 
+def _check_writable(log: Path) -> None:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        if log.exists() and not (log.is_file() or log.is_char_device()):
+            raise NotFit(f"the log {log} is no file", "give another: --log-file FILE")
+        with log.open("ab"):
+            pass
+    except OSError as error:
+        raise NotFit(f"the log {log} cannot be written: {error.strerror}", "give another: --log-file FILE") from None
+
+
 def _default_log() -> Path:
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return state / "dspark-tool" / f"serve-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    name = f"serve-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    return user_folder("XDG_STATE_HOME", ".local/state") / name

@@ -8,10 +8,12 @@ from dspark_cli.sources.vllm_log import Stage
 
 @dataclass(frozen=True)
 class ServerRun:
-    """`stages` has the seconds from start at which each stage was first seen, `signals` the names of the signals that
-    were passed on, `cause` the lines that say why it ended before it was ready."""
+    """`exit_code` is the server's own, 128 + N where signal N killed it, which `killed_by` then names. `stages` has
+    the seconds from start at which each stage was seen, `signals` the names of the signals that were passed on, `cause`
+    the lines that say why it ended before it was ready."""
 
     exit_code: int
+    killed_by: str | None
     log: Path
     address: str | None
     stages: dict[str, float]

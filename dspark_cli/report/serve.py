@@ -41,7 +41,7 @@ class StartupDisplay:
         self._signals: list[str] = []
 
     def __enter__(self) -> "StartupDisplay":
-        self._console.print(Text(f"log: {self._log}"), soft_wrap=True)
+        self._console.print(Text(printable(f"log: {self._log}")), soft_wrap=True)
         if self._status:
             self._status.start()
         self._enter(Stage.STARTING)
@@ -67,12 +67,18 @@ class StartupDisplay:
         self._signals.append(signal.Signals(number).name)
         self._console.print(Text(f"passing {signal.Signals(number).name} on to the server"))
 
-    def ended(self, exit_code: int) -> ServerRun:
-        run = ServerRun(exit_code, self._log, self._address, self._stages, self._elapsed(), self._signals)
+    def ended(self, return_code: int) -> ServerRun:
+        """`return_code` is -N where signal N killed the server."""
+        killed_by = signal.Signals(-return_code).name if return_code < 0 else None
+        exit_code = return_code if return_code >= 0 else 128 - return_code
+        run = ServerRun(exit_code, killed_by, self._log, self._address, self._stages, self._elapsed(), self._signals)
         if run.ended_as_asked or run.was_ready:
             return run
-        with self._log.open(errors="replace") as lines:
-            return replace(run, cause=cause_of_death(lines))
+        try:
+            with self._log.open(errors="replace") as lines:
+                return replace(run, cause=cause_of_death(lines))
+        except OSError:
+            return run
 
     def _enter(self, stage: Stage) -> None:
         self._stages[stage] = self._elapsed()
@@ -89,15 +95,15 @@ def show_end(run: ServerRun) -> None:
     console = message_console()
     when = "" if run.was_ready else " before it was ready"
     if run.ended_as_asked:
-        console.print(Text(f"the server has stopped{when}; its log: {run.log}"), soft_wrap=True)
+        console.print(Text(printable(f"the server has stopped{when}; its log: {run.log}")), soft_wrap=True)
         return
-    by = f"by signal {run.exit_code - 128}" if run.exit_code > 128 else f"with exit code {run.exit_code}"
+    by = f"by {run.killed_by}" if run.killed_by else f"with exit code {run.exit_code}"
     console.print(Text.assemble(("error: ", "bold red"), f"the server ended {by}{when}"))
     for line in run.cause:
         console.print(Text(f"  {printable(_cut(line))}"), soft_wrap=True)
     advice = next_step_for(" ".join(run.cause))
     step = f"{advice}; the whole log: {run.log}" if advice else f"read the whole log: {run.log}"
-    console.print(Text.assemble(("next: ", "bold"), step), soft_wrap=True)
+    console.print(Text.assemble(("next: ", "bold"), printable(step)), soft_wrap=True)
 
 
 def _cut(line: str) -> str:

@@ -37,7 +37,7 @@ def serve_command(install: VllmInstall, model: str, speculation: Speculation, vl
     _, config = take_speculative_config(arguments)
     return ServeCommand(
         vllm=f"{install.distribution} {install.version}",
-        argv=[sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, *arguments],
+        argv=[sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", model, *arguments],
         added_environment=install.added_environment(),
         speculative_config=config,
     )

@@ -1,23 +1,27 @@
 """Run a server as a child: its output to a log, signals passed on, its exit code kept, nothing left behind."""
 
-import ctypes
+import contextlib
 import os
 import re
 import selectors
 import signal
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import IO, Protocol
 
-import psutil
+from dspark_cli.errors import NotFit
+from dspark_cli.serving.session import MARK, ServerSession
 
 LOOK_AGAIN_S = 0.2
-LEFTOVERS_MAY_TAKE_S = 10.0
-PR_SET_PDEATHSIG = 1
+DRAIN_MAY_TAKE_S = 1.0
+REPEAT_SIGTERM_S = 5.0
+LONGEST_LINE = 1 << 16
 
 
 class Watcher(Protocol):
@@ -29,106 +33,117 @@ class Watcher(Protocol):
 
 
 def run_server(argv: list[str], added_environment: dict[str, str], log: Path, watcher: Watcher) -> int:
-    """Run `argv` to its end and return its exit code, 128 + N where signal N killed it.
+    """Run `argv` to its end and return its return code, -N where signal N killed it.
 
-    Everything it and its children print goes to `log` as it is, and line by line to `watcher`. SIGINT and SIGTERM that
-    reach this process are passed on. When this returns, no process of the server's session is left.
+    Everything it and its children print goes to `log` as it is, and line by line to `watcher`; neither a full disk nor
+    a terminal that went away stops the server. SIGINT and SIGTERM that reach this process are passed on. When this
+    returns, no process of the server is left; when this process is killed, a watchdog sees to the same.
+
+    Raises:
+        NotFit: the program cannot be started.
     """
-    with log.open("wb") as log_file:
-        server = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **added_environment},
-            start_new_session=True,
-            preexec_fn=_die_with_parent() if sys.platform == "linux" else None,
-        )
+    mark = uuid.uuid4().hex
+    with log.open("wb", buffering=0) as log_file, _watchdog() as tell_watchdog:
         try:
-            with _signals_passed_on_to(server, watcher):
-                for line in _lines(server, log_file):
-                    watcher.on_line(line)
+            server = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **added_environment, MARK: mark},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NotFit(f"the server cannot be started: {error.strerror}", "shorten its arguments?") from None
+        session = ServerSession(server.pid, mark)
+        tell_watchdog(f"{session.leader} {session.mark}\n")
+        try:
+            with _signals_passed_on_to(server, watcher) as repeat_signals:
+                for line in _lines(server, log_file, repeat_signals):
+                    with contextlib.suppress(OSError):
+                        watcher.on_line(line)
         finally:
-            _end_session(server)
-    code = server.wait()
-    return code if code >= 0 else 128 - code
-
-
-def _die_with_parent() -> Callable[[], None]:
-    """Even a kill -9 of this process must not leave a server behind: the kernel then sends it SIGTERM."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def ask_kernel() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-    return ask_kernel
+            session.end()
+    return server.wait()
 
 
 @contextmanager
-def _signals_passed_on_to(server: subprocess.Popen[bytes], watcher: Watcher) -> Iterator[None]:
+def _watchdog() -> Iterator[Callable[[str], None]]:
+    command = [sys.executable, "-P", "-m", "dspark_cli.serving.watchdog"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as watchdog:
+        pipe = watchdog.stdin
+        assert pipe is not None
+
+        def tell(line: str) -> None:
+            with contextlib.suppress(OSError):
+                pipe.write(line)
+                pipe.flush()
+
+        yield tell
+
+
+@contextmanager
+def _signals_passed_on_to(server: subprocess.Popen[bytes], watcher: Watcher) -> Iterator[Callable[[], None]]:
+    """Pass signals on; the function it gives repeats SIGTERM, which vLLM loses in parts of its start-up."""
+    last_sigterm: list[float] = []
+
     def pass_on(number: int, frame: FrameType | None) -> None:
         if server.poll() is None:
             server.send_signal(number)
-            watcher.on_signal(number)
+            if number == signal.SIGTERM:
+                last_sigterm[:] = [time.monotonic()]
+            with contextlib.suppress(OSError):
+                watcher.on_signal(number)
+
+    def repeat_signals() -> None:
+        if last_sigterm and time.monotonic() - last_sigterm[0] > REPEAT_SIGTERM_S and server.poll() is None:
+            server.send_signal(signal.SIGTERM)
+            last_sigterm[:] = [time.monotonic()]
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield repeat_signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _lines(server: subprocess.Popen[bytes], log_file: IO[bytes]) -> Iterator[str]:
-    """The lines that the server prints until it exits, progress bars' carriage returns counted as line ends.
-
-    A child that outlives the server may hold the pipe open, so its end is not waited for.
-    """
-    assert server.stdout is not None
-    pipe = server.stdout.fileno()
-    os.set_blocking(pipe, False)
+def _lines(server: subprocess.Popen[bytes], log_file: IO[bytes], on_tick: Callable[[], None]) -> Iterator[str]:
+    """The lines that the server prints until it exits; progress bars' carriage returns count as line ends."""
     rest = ""
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while True:
-            exited = server.poll() is not None
-            ready = selector.select(timeout=LOOK_AGAIN_S)
-            chunk = os.read(pipe, 1 << 16) if ready else b""
+    for chunk in _chunks(server, on_tick):
+        with contextlib.suppress(OSError):
             log_file.write(chunk)
-            log_file.flush()
-            *whole, rest = re.split(r"[\r\n]+", rest + chunk.decode("utf-8", errors="replace"))
-            yield from filter(None, whole)
-            if not chunk and (exited or ready):
-                break
+        *whole, rest = re.split(r"[\r\n]+", rest + chunk.decode("utf-8", errors="replace"))
+        if len(rest) > LONGEST_LINE:
+            whole, rest = [*whole, rest], ""
+        yield from filter(None, whole)
     if rest:
         yield rest
 
 
-def _end_session(server: subprocess.Popen[bytes]) -> None:
-    """End the server where it still runs, and then whatever else is left of its session."""
-    if server.poll() is None:
-        server.terminate()
-        try:
-            server.wait(LEFTOVERS_MAY_TAKE_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
-    left = _session_members(server.pid)
-    _, left = psutil.wait_procs(left, timeout=LEFTOVERS_MAY_TAKE_S / 2)
-    for end in (psutil.Process.terminate, psutil.Process.kill):
-        for process in left:
-            try:
-                end(process)
-            except psutil.NoSuchProcess:
-                continue
-        _, left = psutil.wait_procs(left, timeout=LEFTOVERS_MAY_TAKE_S / 2)
+def _chunks(server: subprocess.Popen[bytes], on_tick: Callable[[], None]) -> Iterator[bytes]:
+    """What comes through the server's pipe, until the server has exited and the pipe is drained.
 
-
-def _session_members(session: int) -> list[psutil.Process]:
-    members = []
-    for process in psutil.process_iter():
-        try:
-            if process.pid != session and os.getsid(process.pid) == session:
-                members.append(process)
-        except (ProcessLookupError, PermissionError):
-            continue
-    return members
+    The pipe's own end decides nothing: the server may close it and go on, and a child that outlives the server may
+    hold it open and go on printing.
+    """
+    assert server.stdout is not None
+    pipe = server.stdout.fileno()
+    os.set_blocking(pipe, False)
+    drain_until = float("inf")
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while time.monotonic() < drain_until:
+            on_tick()
+            exited = server.poll() is not None
+            if exited and drain_until == float("inf"):
+                drain_until = time.monotonic() + DRAIN_MAY_TAKE_S
+            ready = selector.select(timeout=LOOK_AGAIN_S)
+            chunk = os.read(pipe, 1 << 16) if ready else b""
+            if chunk:
+                yield chunk
+            elif exited:
+                return
+            elif ready:
+                selector.unregister(pipe)

@@ -24,7 +24,7 @@ def ask_vllm(program: str, request: dict[str, Any], install: VllmInstall) -> dic
     environment = {**os.environ, **install.added_environment(), "VLLM_NO_USAGE_STATS": "1"}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", f"dspark_cli.inside_vllm.{program}"],
+            [sys.executable, "-P", "-m", f"dspark_cli.inside_vllm.{program}"],
             input=json.dumps(request),
             capture_output=True,
             text=True,

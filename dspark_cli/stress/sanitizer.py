@@ -30,7 +30,18 @@ def sanitize(seed: int) -> list[SanitizerVerdict]:
 
 
 def _run(program: str, tool: str, seed: int) -> SanitizerVerdict:
-    sweep = [sys.executable, "-m", "dspark_cli", "stress-shift", "--quick", "--iterations", "1", "--seed", str(seed)]
+    sweep = [
+        sys.executable,
+        "-P",
+        "-m",
+        "dspark_cli",
+        "stress-shift",
+        "--quick",
+        "--iterations",
+        "1",
+        "--seed",
+        str(seed),
+    ]
     command = [program, "--tool", tool, "--error-exitcode", str(FOUND_ERRORS), *sweep, "--no-control", "--json"]
     # A pool would hide accesses beyond a tensor's end, so every tensor gets an allocation of its own.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}

@@ -113,7 +113,7 @@ def test_a_dry_run_in_json_is_one_document() -> None:
 
     plan = json.loads(done.stdout)
     assert plan["speculative_config"] == {"method": "dflash", "model": str(DFLASH), "num_speculative_tokens": 7}
-    assert plan["argv"][1:5] == ["-m", "vllm.entrypoints.cli.main", "serve", str(TARGET)]
+    assert plan["argv"][1:6] == ["-P", "-m", "vllm.entrypoints.cli.main", "serve", str(TARGET)]
     assert "secret" not in done.stdout
 
 

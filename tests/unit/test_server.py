@@ -49,10 +49,10 @@ def gone_within(pid: int, seconds: float) -> bool:
     [
         ("print('fine')", 0),
         ("raise SystemExit(7)", 7),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
     ],
 )
-def test_the_exit_code_is_the_servers(tmp_path: Path, program: str, code: int) -> None:
+def test_the_return_code_is_the_servers(tmp_path: Path, program: str, code: int) -> None:
     assert run(program, tmp_path / "log")[0] == code
 
 
@@ -82,18 +82,65 @@ time.sleep(60)
     assert signal.getsignal(number) is before
 
 
-def test_what_the_server_leaves_behind_is_ended(tmp_path: Path) -> None:
-    program = """
-import subprocess, sys
-stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(99)"
-child = subprocess.Popen([sys.executable, "-c", stubborn])
+STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('on', flush=True); time.sleep(99)"
+CHATTY = "import time; [print('still here', flush=True) or time.sleep(0.02) for _ in range(5000)]"
+
+
+@pytest.mark.parametrize(
+    ("child", "options"),
+    [(STUBBORN, ""), (STUBBORN, ", start_new_session=True"), (CHATTY, "")],
+    ids=["ignores SIGTERM", "has a session of its own", "goes on printing"],
+)
+def test_what_the_server_leaves_behind_is_ended(tmp_path: Path, child: str, options: str) -> None:
+    program = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {child!r}]{options})
 print(child.pid)
+time.sleep(0.5)
 """
 
     code, recorder = run(program, tmp_path / "log")
 
     assert code == 0
-    assert gone_within(int(recorder.lines[0]), seconds=1)
+    pid = next(int(line) for line in recorder.lines if line.isdigit())
+    assert gone_within(pid, seconds=1)
+
+
+def test_a_server_that_closes_its_output_runs_on(tmp_path: Path) -> None:
+    program = "import os, sys, time; os.close(1); os.close(2); time.sleep(1.5); os._exit(9)"
+
+    assert run(program, tmp_path / "log")[0] == 9
+
+
+def test_sigterm_is_repeated_until_the_server_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dspark_cli.serving.server.REPEAT_SIGTERM_S", 0.3)
+    program = """
+import signal, sys, time
+seen = []
+signal.signal(signal.SIGTERM, lambda *_: seen.append(1) or (len(seen) > 1 and sys.exit(42)))
+print("up")
+time.sleep(60)
+"""
+
+    code, recorder = run(program, tmp_path / "log", send=signal.SIGTERM)
+
+    assert code == 42
+    assert recorder.signals == [signal.SIGTERM]
+
+
+def test_a_full_disk_does_not_stop_the_server() -> None:
+    code, recorder = run("print('one'); print('two'); raise SystemExit(5)", Path("/dev/full"))
+
+    assert code == 5
+    assert recorder.lines == ["one", "two"]
+
+
+def test_an_endless_line_is_cut(tmp_path: Path) -> None:
+    code, recorder = run("print('x' * 1_000_000)", tmp_path / "log")
+
+    assert code == 0
+    assert sum(map(len, recorder.lines)) == 1_000_000
+    assert (tmp_path / "log").stat().st_size == 1_000_001
 
 
 def test_a_watcher_that_fails_leaves_no_server(tmp_path: Path) -> None:
@@ -115,7 +162,13 @@ def test_a_watcher_that_fails_leaves_no_server(tmp_path: Path) -> None:
     assert gone_within(pids[0], seconds=1)
 
 
-def test_a_killed_parent_takes_the_server_along(tmp_path: Path) -> None:
+def test_a_killed_parent_takes_the_server_and_its_children_along(tmp_path: Path) -> None:
+    server = f"""
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}])
+print(os.getpid(), child.pid)
+time.sleep(60)
+"""
     parent = f"""
 import sys
 from pathlib import Path
@@ -123,15 +176,12 @@ from dspark_cli.serving.server import run_server
 class Show:
     def on_line(self, line): print(line, flush=True)
     def on_signal(self, number): pass
-server = "import os, time; print(os.getpid()); time.sleep(60)"
-run_server([sys.executable, "-u", "-c", server], {{}}, Path({str(tmp_path / "log")!r}), Show())
+run_server([sys.executable, "-u", "-c", {server!r}], {{}}, Path({str(tmp_path / "log")!r}), Show())
 """
-    process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    server = int(process.stdout.readline())
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as tool:
+        assert tool.stdout is not None
+        family = next([int(pid) for pid in line.split()] for line in tool.stdout if line[0].isdigit())
+        tool.kill()
 
-    process.kill()
-    process.wait()
-
-    assert gone_within(server, seconds=5)
-    process.stdout.close()
+    assert len(family) == 2
+    assert all(gone_within(pid, seconds=15) for pid in family)
