@@ -2,6 +2,8 @@
 
 import os
 import sys
+from contextlib import suppress
+from io import TextIOWrapper
 from typing import NoReturn
 
 import typer
@@ -44,6 +46,9 @@ def _options(
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a narrow encoding must cost a character, not the command
     try:
         app()
     except ToolError as error:
@@ -60,6 +65,8 @@ def _end_with(error: ToolError) -> NoReturn:
     from dspark_cli.report.json_document import print_json_error
 
     show_error(error)
-    if "--json" in sys.argv:
-        print_json_error(error)
+    own_arguments = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+    if "--json" in own_arguments:
+        with suppress(ToolError):
+            print_json_error(error)
     sys.exit(error.exit_code)

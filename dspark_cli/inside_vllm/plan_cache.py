@@ -52,10 +52,10 @@ def _engine_config(vllm_args: list[str]) -> VllmConfig:
         raise Refused(f"vLLM does not take these arguments: {message}")
 
     parser.error = refuse
-    arguments = parser.parse_args(vllm_args)
     try:
+        arguments = parser.parse_args(vllm_args)
         config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:
         raise Refused(f"vLLM refuses this configuration: {' '.join(readable(str(error)))}") from None
     parallel = config.parallel_config
     if parallel.world_size > 1 or parallel.decode_context_parallel_size > 1:

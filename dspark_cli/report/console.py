@@ -1,20 +1,53 @@
 """Where output goes: results to stdout, messages to stderr. Text from outside is never read as markup."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from dspark_cli.errors import ToolError
+from dspark_cli.errors import NotFit, ToolError
+
+
+class _Output(Console):
+    """A console that a reader may leave (`| head`): what is left to print is dropped, and the exit code stays."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        _drop(sys.stderr if self.stderr else sys.stdout)
 
 
 def result_console() -> Console:
-    return Console(highlight=False, markup=False, emoji=False)
+    return _Output(highlight=False, markup=False, emoji=False)
 
 
 def message_console() -> Console:
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+    return _Output(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def write_result(text: str) -> None:
+    """`text` to stdout, as it is.
+
+    Raises:
+        NotFit: stdout is closed or full.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop(sys.stdout)
+    except (OSError, ValueError, AttributeError) as error:
+        _drop(sys.stdout)
+        raise NotFit(f"the result cannot be written: {error}", "give stdout a place with room") from None
+
+
+def _drop(stream: TextIO | None) -> None:
+    """Send the rest of `stream` nowhere, so that the interpreter's own flush at exit does not fail either."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def show_error(error: ToolError) -> None:
@@ -55,5 +88,6 @@ def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 def printable(text: str) -> str:
-    """`text` without control characters: logs and model names must not drive the terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """`text` as one line without control characters: logs and names must neither drive the terminal nor forge lines."""
+    spaced = " ".join(text.split("\n"))
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in spaced)

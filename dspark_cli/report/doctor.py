@@ -22,11 +22,10 @@ def _installed(here: Environment) -> Table:
     table.add_row("Triton", here.triton or "not installed")
     table.add_row("vLLM", Text(printable(_vllm(here.vllm))))
     for gpu in here.gpus:
-        memory, capability = ByteSize(gpu.memory_bytes).human_readable(), gpu.compute_capability
-        table.add_row(
-            f"GPU {gpu.index}",
-            f"{gpu.name}, {memory}, driver {gpu.driver}, compute capability {capability}",
-        )
+        memory = ByteSize(gpu.memory_bytes).human_readable() if gpu.memory_bytes else "memory unknown"
+        capability = f"compute capability {gpu.compute_capability or 'unknown'}"
+        described = f"{gpu.name}, {memory}, driver {gpu.driver or 'unknown'}, {capability}"
+        table.add_row(f"GPU {gpu.index}", Text(printable(described)))
     if not here.gpus:
         table.add_row("GPU", "none that NVML can see")
     return table

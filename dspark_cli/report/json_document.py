@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from dspark_cli import __version__
 from dspark_cli.errors import ToolError
+from dspark_cli.report.console import write_result
 
 
 def to_json(command: str, result: Any) -> str:
@@ -17,12 +17,12 @@ def to_json(command: str, result: Any) -> str:
 
 
 def print_json(command: str, result: Any) -> None:
-    sys.stdout.write(to_json(command, result) + "\n")
+    write_result(to_json(command, result) + "\n")
 
 
 def print_json_error(error: ToolError) -> None:
     document = {"dspark_tool": __version__, "error": error.what, "next": error.next_step, "exit_code": error.exit_code}
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    write_result(json.dumps(document, indent=2) + "\n")
 
 
 def _plain(value: object) -> str:

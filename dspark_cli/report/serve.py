@@ -24,7 +24,9 @@ def show_command(command: ServeCommand, dry_run: bool) -> None:
     console.print(Text(printable(command.shown())), soft_wrap=True)
     if dry_run:
         config = json.dumps(command.speculative_config, indent=2)
-        console.print(Text(f"\nspeculative config ({command.vllm}):\n{printable(config)}"))
+        console.print(Text(f"\nspeculative config ({command.vllm}):"))
+        for line in config.splitlines():
+            console.print(Text(printable(line)), soft_wrap=True)
 
 
 class StartupDisplay:

@@ -1,5 +1,7 @@
 """The command that starts the server, and how it is shown without secrets."""
 
+import json
+import re
 import shlex
 import sys
 from dataclasses import dataclass, replace
@@ -9,6 +11,8 @@ from dspark_cli.serving.speculative import Speculation, take_speculative_config,
 from dspark_cli.sources.vllm_install import VllmInstall
 
 SECRET_OPTIONS = ("--api-key", "--hf-token", "--ssl-keyfile-password")
+SHORTEST_ABBREVIATION = len("--ap")
+SECRET_KEY = re.compile(r"(api|access|secret|private)[_-]?key|auth[_-]?token|hf_token|secret|passw", re.I)
 MASK = "***"
 
 
@@ -44,15 +48,38 @@ def serve_command(install: VllmInstall, model: str, speculation: Speculation, vl
 
 
 def without_secrets(argv: list[str]) -> list[str]:
-    """`argv` with the values of API keys and tokens masked."""
+    """`argv` with API keys and tokens masked: the values of such options, abbreviated as vLLM's parser allows, and of
+    such keys in JSON values."""
     shown: list[str] = []
-    hide_values_of: str | None = None
+    follows_secret = False
     for word in argv:
-        option, equals, _ = word.partition("=")
-        if word.startswith("-"):
-            hide_values_of = option.replace("_", "-")
-            secret = hide_values_of in SECRET_OPTIONS and equals
-            shown.append(f"{option}={MASK}" if secret else word)
+        option, equals, value = word.partition("=")
+        if word.startswith("--"):
+            follows_secret = _is_secret(option)
+            masked = MASK if follows_secret else _masked_json(value)
+            shown.append(f"{option}={masked}" if equals else word)
         else:
-            shown.append(MASK if hide_values_of in SECRET_OPTIONS else word)
+            shown.append(MASK if follows_secret else _masked_json(word))
     return shown
+
+
+def _is_secret(option: str) -> bool:
+    name = option.lower().replace("_", "-")
+    return len(name) >= SHORTEST_ABBREVIATION and any(secret.startswith(name) for secret in SECRET_OPTIONS)
+
+
+def _masked_json(text: str) -> str:
+    if not text.startswith(("{", "[")):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    masked = _masked(value)
+    return text if masked == value else json.dumps(masked)
+
+
+def _masked(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: MASK if SECRET_KEY.search(str(key)) else _masked(held) for key, held in value.items()}
+    return [_masked(held) for held in value] if isinstance(value, list) else value

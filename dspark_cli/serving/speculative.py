@@ -92,6 +92,8 @@ def take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, 
                 f"{option} would replace the drafter's whole configuration",
                 "give it as JSON, which is merged: --speculative-config '{\"KEY\": VALUE}'",
             )
+        if option.startswith("--spec") and option not in (*CONFIG_OPTIONS, *REPLACED_OPTIONS):
+            raise BadInput(f"{option} is abbreviated, and decides how drafts are made", "write the option in full")
         if option in REPLACED_OPTIONS:
             raise BadInput(f"{option} is what dspark-tool sets itself", "use --draft, --method and --tokens")
         if option in CONFIG_OPTIONS:
@@ -103,9 +105,13 @@ def take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, 
 
 def _json_object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise BadInput(f"--speculative-config is no JSON object: {text!r}", 'give one like \'{"key": "value"}\'')
     return value
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")

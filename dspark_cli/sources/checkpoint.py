@@ -1,7 +1,9 @@
 """A model checkpoint as far as config.json tells it: which method a drafter is for and how many tokens it drafts."""
 
 import json
+import os
 import re
+import stat
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 from dspark_cli.errors import BadInput
 
 HUB_TIMEOUT_S = 10.0
+LARGEST_CONFIG = 16 << 20
 
 
 class Method(StrEnum):
@@ -28,7 +31,8 @@ class Checkpoint:
 
     @property
     def architectures(self) -> list[str]:
-        return [str(name) for name in self.config.get("architectures") or []]
+        names = self.config.get("architectures")
+        return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def read_checkpoint(name: str) -> Checkpoint:
@@ -37,10 +41,13 @@ def read_checkpoint(name: str) -> Checkpoint:
     Raises:
         BadInput: no such folder or model, no config.json in it, or not a JSON object.
     """
-    folder = Path(name)
-    if folder.is_dir():
+    try:
+        folder, is_folder, exists = Path(name), Path(name).is_dir(), Path(name).exists()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{name} cannot be looked at: {_reason(error)}", "check the path and its permissions") from None
+    if is_folder:
         return Checkpoint(name, _read_config(folder / "config.json"))
-    if folder.exists():
+    if exists:
         raise BadInput(f"{name} is a file, not a model folder", "give the folder that holds config.json")
     if not looks_like_hub_name(name):
         raise BadInput(f"no model folder {name}", "check the path")
@@ -54,7 +61,7 @@ def check_target(name: str) -> None:
         BadInput: `name` is a path, and there is no checkpoint.
     """
     is_path = name.startswith((".", "/", "~")) or (name.count("/") > 1 and "://" not in name)
-    if is_path or Path(name).exists():
+    if is_path or os.path.lexists(name):
         read_checkpoint(name)
 
 
@@ -103,11 +110,14 @@ def trained_draft_tokens(drafter: Checkpoint, method: Method) -> int:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_CONFIG:
+            raise BadInput(f"{path} is no file of at most {LARGEST_CONFIG >> 20} MiB", "download the checkpoint again")
         config = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise BadInput(f"{path.parent} has no config.json", "give the folder of a model checkpoint") from None
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
+        raise BadInput(f"{path} cannot be read: {_reason(error)}", "check its permissions") from None
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not valid JSON: {error}", "download the checkpoint again") from None
     if not isinstance(config, dict):
@@ -123,9 +133,13 @@ def _config_from_hub(name: str) -> Path:
         raise BadInput(f"no model folder {name}", "give a folder, or install vLLM to use names of the hub") from None
     try:
         return Path(hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT_S))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise BadInput(
             f"no model folder {name}, and the hub's {name}/config.json cannot be had: {reason}",
             f"check the name, or download it first: hf download {name}",
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

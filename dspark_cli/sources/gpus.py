@@ -1,15 +1,19 @@
 """The NVIDIA GPUs of this machine, from NVML."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Gpu:
+    """What NVML does not tell of a GPU is None: not every kind answers every question."""
+
     index: int
     name: str
-    memory_bytes: int
-    driver: str
-    compute_capability: str
+    memory_bytes: int | None
+    driver: str | None
+    compute_capability: str | None
 
 
 def read_gpus() -> list[Gpu]:
@@ -21,16 +25,26 @@ def read_gpus() -> list[Gpu]:
     except pynvml.NVMLError:
         return []
     try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        return [_read(index, driver) for index in range(pynvml.nvmlDeviceGetCount())]
+        driver = _told(pynvml.nvmlSystemGetDriverVersion)
+        return [_read(index, driver) for index in range(_told(pynvml.nvmlDeviceGetCount) or 0)]
     finally:
         pynvml.nvmlShutdown()
 
 
-def _read(index: int, driver: str) -> Gpu:
+def _read(index: int, driver: str | None) -> Gpu:
     import pynvml
 
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total
-    return Gpu(index, pynvml.nvmlDeviceGetName(handle), memory, driver, f"{major}.{minor}")
+    handle = _told(lambda: pynvml.nvmlDeviceGetHandleByIndex(index))
+    name = _told(lambda: pynvml.nvmlDeviceGetName(handle))
+    memory = _told(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    capability = _told(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+    return Gpu(index, name or "unnamed GPU", memory, driver, capability and "{}.{}".format(*capability))
+
+
+def _told(ask: Callable[[], Any]) -> Any:
+    import pynvml
+
+    try:
+        return ask()
+    except pynvml.NVMLError:
+        return None

@@ -91,8 +91,8 @@ def parse_case(text: str) -> StressCase:
         )
         if given:
             raise ValueError(f"{next(iter(given))!r} is no field of a case")
-        if not (case.rows >= 1 and case.blocks >= 1 and case.size <= LARGEST_TABLE and case.gap <= LARGEST_TABLE):
-            raise ValueError(f"rows x blocks must be from 1 to {LARGEST_TABLE:,}")
+        if not 1 <= case.size <= case.rows * (case.blocks + case.gap) <= LARGEST_TABLE:
+            raise ValueError(f"rows x (blocks + gap) must be from 1 to {LARGEST_TABLE:,}")
         if case.warps > MOST_WARPS:
             raise ValueError(f"warps={case.warps} is more than {MOST_WARPS}")
     except ValueError as error:

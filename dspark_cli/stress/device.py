@@ -41,8 +41,10 @@ def open_device() -> Device:
     try:
         import torch
         import triton
-    except ImportError as error:
-        raise NotFit(f"stress-shift needs {error.name}", "pip install 'dspark-tool[kernels]'") from None
+    except ModuleNotFoundError as error:
+        raise NotFit(f"stress-shift needs {error.name}", f"pip install 'dspark-tool[kernels]' {error.name}") from None
+    except (ImportError, OSError, RuntimeError) as error:
+        raise NotFit(f"torch or Triton does not start: {error}", "install them anew: dspark-tool[kernels]") from None
     if not gpus:
         return Device("interpreter", "Triton's interpreter", None, None, torch.__version__, triton.__version__)
     if not torch.cuda.is_available():

@@ -1,6 +1,7 @@
 """Checkpoints: what config.json says about a drafter, and what is wrong with one that says nothing."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ def test_a_target_is_no_drafter() -> None:
         drafter_method(read_checkpoint(str(TARGET)))
 
 
+@pytest.mark.parametrize("architectures", [5, True, "DFlashDraftModel", None, {"a": 1}])
+def test_architectures_that_are_no_list_are_no_drafter(architectures: object) -> None:
+    with pytest.raises(BadInput, match="no DFlash or DSpark drafter"):
+        drafter_method(Checkpoint("drafter", {"architectures": architectures}))
+
+
 @pytest.mark.parametrize("block_size", [None, "8", 1, 0, -7, True, 7.0])
 def test_a_block_size_that_means_nothing_is_refused(block_size: object) -> None:
     with pytest.raises(BadInput, match="block_size"):
@@ -70,11 +77,11 @@ def test_a_broken_config_is_named(tmp_path: Path, content: bytes | None, reason:
         read_checkpoint(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["/no/such/folder", "./nowhere", "nowhere", "a/b/c", ""])
+@pytest.mark.parametrize("name", ["/no/such/folder", "./nowhere", "nowhere", "a/b/c", "", "x" * 300, "a\0b"])
 def test_a_path_that_is_not_there_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(BadInput, match=r"no model folder|no config\.json"):
+    with pytest.raises(BadInput, match=r"no model folder|no config\.json|cannot be looked at"):
         read_checkpoint(name)
 
 
@@ -83,6 +90,13 @@ def test_a_hub_name_that_is_not_in_the_cache_is_named_offline(monkeypatch: pytes
 
     with pytest.raises(BadInput, match="cannot be had"):
         read_checkpoint("nobody/no-such-model")
+
+
+def test_a_config_that_is_no_plain_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+
+    with pytest.raises(BadInput, match="is no file of at most"):
+        read_checkpoint(str(tmp_path))
 
 
 def test_a_file_is_no_model_folder(tmp_path: Path) -> None:

