@@ -10,6 +10,8 @@ from dspark_cli.errors import BadInput, CannotSay, NotFit
 if TYPE_CHECKING:
     from dspark_cli.facts.acceptance import AcceptanceReport
 
+LONGEST_S = 1_000_000
+
 
 def acceptance(
     url: Annotated[str, typer.Option(help="The vLLM server, such as http://127.0.0.1:8000.")],
@@ -29,10 +31,9 @@ def acceptance(
     from dspark_cli.report.acceptance import show_acceptance
     from dspark_cli.report.json_document import print_json
 
-    if interval is not None and not 0 < interval < float("inf"):
-        raise BadInput(f"--interval is {interval:g}, and must be more than 0 seconds", "give one like --interval 10")
-    if not 0 < timeout < float("inf"):
-        raise BadInput(f"--timeout is {timeout:g}, and must be more than 0 seconds", "give one like --timeout 10")
+    if interval is not None:
+        _require_seconds("--interval", interval)
+    _require_seconds("--timeout", timeout)
     report = _measure(url, interval, timeout)
     if json:
         print_json("acceptance", report)
@@ -40,11 +41,20 @@ def acceptance(
         show_acceptance(report)
 
 
+def _require_seconds(option: str, seconds: float) -> None:
+    if not 0 < seconds <= LONGEST_S:
+        raise BadInput(
+            f"{option} is {seconds:g}, and must be more than 0 seconds and at most {LONGEST_S:,}",
+            f"give one like {option} 10",
+        )
+
+
 def _measure(url: str, interval: float | None, timeout: float) -> "AcceptanceReport":
     from dspark_cli.facts.acceptance import (
         AcceptanceProfile,
         AcceptanceReport,
         counted_between,
+        counted_since_start,
         engines_named,
         read_counters,
     )
@@ -55,23 +65,31 @@ def _measure(url: str, interval: float | None, timeout: float) -> "AcceptanceRep
     before = read_counters(first)
     if not before:
         raise NotFit(
-            f"the vLLM at {url} runs without speculative decoding (it has no spec_decode counters)",
+            f"the vLLM at {first.url} runs without speculative decoding (it has no spec_decode counters)",
             "start it with a drafter: dspark-tool serve MODEL --draft DRAFT",
         )
     if interval is None:
-        window, last = counted_between({}, before), first
+        window, seconds, span = counted_since_start(before), None, "since it started"
     else:
         with waiting(f"counting drafts for {interval:g} s"):
             time.sleep(interval)
         last = scrape(url, timeout)
-        window = counted_between(before, read_counters(last))
+        after = read_counters(last)
+        if not after:
+            raise NotFit(
+                f"the vLLM at {first.url} no longer speculates: its second scrape has no spec_decode counters",
+                "see whether it was restarted without its drafter, then measure again",
+            )
+        window = counted_between(before, after, first.taken_at, last.taken_at)
+        seconds, span = last.taken_at - first.taken_at, f"in {interval:g} s"
     if window.counted.drafts == 0:
-        span = "since it started" if interval is None else f"in {interval:g} s"
-        raise CannotSay(f"the server at {url} made no draft step {span}", "send it requests, then measure again")
+        what = "; ".join([f"the server at {first.url} made no draft step {span}", *window.notes])
+        raise CannotSay(what, "send it requests, then measure again")
     return AcceptanceReport(
-        url=url,
-        seconds=None if interval is None else last.taken_at - first.taken_at,
-        engines=engines_named(before),
+        url=first.url,
+        seconds=seconds,
+        engines=engines_named(window.engines),
         restarted=window.restarted,
         profile=AcceptanceProfile.of(window.counted),
+        notes=window.notes,
     )

@@ -14,6 +14,7 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_kv_cache_capacity
 
 from dspark_cli.inside_vllm.answer import Refused, answer
+from dspark_cli.inside_vllm.planned_ranks import take_first_rank
 from dspark_cli.sources.vllm_log import readable
 
 MEMORY_ENOUGH_FOR_ANY_PLAN = 1 << 50
@@ -58,8 +59,8 @@ def _engine_config(vllm_args: list[str]) -> VllmConfig:
     except (ValueError, FileNotFoundError) as error:
         raise Refused(f"vLLM refuses this configuration: {' '.join(readable(str(error)))}") from None
     parallel = config.parallel_config
-    if parallel.world_size > 1 or parallel.decode_context_parallel_size > 1:
-        raise Refused("plans for tensor, pipeline or context parallel sizes above 1 are not supported yet")
+    if parallel.pipeline_parallel_size > 1 or parallel.decode_context_parallel_size > 1:
+        raise Refused("plans for pipeline or context parallel sizes above 1 are not supported yet")
     return config
 
 
@@ -69,7 +70,7 @@ def _layer_specs(config: VllmConfig) -> tuple[dict[str, Any], set[str]]:
     from vllm.platforms import current_platform
     from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
 
-    _start_single_process_group(config)
+    take_first_rank(config)
     layers = config.compilation_config.static_forward_context
     with torch.device("meta"), _default_dtype(config.model_config.dtype):
         initialize_model(config)
@@ -96,17 +97,6 @@ def _drafter_config(config: VllmConfig) -> VllmConfig:
     kv_dtype = getattr(speculative, "kv_cache_dtype", None)
     cache = replace(config.cache_config, cache_dtype=kv_dtype) if kv_dtype else config.cache_config
     return replace(config, attention_config=attention, cache_config=cache)
-
-
-def _start_single_process_group(config: VllmConfig) -> None:
-    from vllm.distributed.parallel_state import init_distributed_environment, initialize_model_parallel
-
-    # Made here, in memory: vLLM's own would meet in a file or on a port.
-    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    with set_current_vllm_config(config):
-        init_distributed_environment(1, 0, "env://", 0, backend="gloo")
-        initialize_model_parallel(1, 1)
 
 
 def _default_dtype(dtype: torch.dtype) -> Any:

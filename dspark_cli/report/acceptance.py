@@ -20,6 +20,8 @@ def show_acceptance(report: AcceptanceReport) -> None:
     console.print(_totals(profile))
     if report.restarted:
         show_note("the server was restarted in between; the figures begin at its restart")
+    for note in report.notes:
+        show_note(note)
     if profile.positions and profile.positions[0].rate_high - profile.positions[0].rate_low > WIDE_INTERVAL:
         show_note(f"{profile.drafts:,} draft steps are few: see how wide the intervals are")
 

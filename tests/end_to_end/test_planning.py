@@ -30,6 +30,15 @@ def test_a_drafter_takes_its_share_of_every_block() -> None:
     assert with_drafter["pool_bytes_per_block"] - alone["pool_bytes_per_block"] == 2 * alone["groups"][0]["page_bytes"]
 
 
+def test_a_second_gpu_takes_half_of_every_page() -> None:
+    """The figures are those of a vLLM 0.32.0 server that ran this pair on two CPU workers."""
+    arguments = ["--draft", str(DFLASH), "--kv-memory", "1GiB", "--max-model-len", "4096", "--json"]
+
+    plan = json.loads(inspect_cache(*arguments, "--", "--tensor-parallel-size", "2").stdout)
+
+    assert (plan["blocks"], plan["kv_tokens"], plan["full_sequences"]) == (5461, 699_008, 170.65625)
+
+
 def test_without_a_memory_size_there_are_groups_but_no_capacity() -> None:
     plan = json.loads(inspect_cache("--draft", str(DFLASH), "--json").stdout)
 
@@ -44,7 +53,7 @@ def test_without_a_memory_size_there_are_groups_but_no_capacity() -> None:
         (["--", "--no-such-argument"], 2, "unrecognized arguments: --no-such-argument"),
         (["--max-model-len", "999999"], 2, "greater than the derived max_model_len"),
         (["--draft", str(DSPARK)], 2, "V1 does not support: dspark"),
-        (["--", "--tensor-parallel-size", "2"], 2, "not supported yet"),
+        (["--", "--pipeline-parallel-size", "2"], 2, "not supported yet"),
     ],
 )
 def test_what_vllm_refuses_is_one_clear_line(arguments: list[str], code: int, reason: str) -> None:
