@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dspark_cli.serving.speculative import Speculation, take_speculative_config, with_speculative_config
+from dspark_cli.serving.speculative import Speculation, split_speculative_config
 from dspark_cli.sources.vllm_install import VllmInstall
 
 SECRET_OPTIONS = ("--api-key", "--hf-token", "--ssl-keyfile-password")
@@ -37,8 +37,8 @@ class ServeCommand:
 
 def serve_command(install: VllmInstall, model: str, speculation: Speculation, vllm_args: list[str]) -> ServeCommand:
     """Raises BadInput where the user's arguments contradict the drafter."""
-    arguments = with_speculative_config(vllm_args, speculation)
-    _, config = take_speculative_config(arguments)
+    arguments, config = split_speculative_config(vllm_args, speculation)
+    arguments += ["--speculative-config", json.dumps(config)]
     return ServeCommand(
         vllm=f"{install.distribution} {install.version}",
         argv=[sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", model, *arguments],

@@ -68,7 +68,13 @@ def with_speculative_config(vllm_args: list[str], speculation: Speculation) -> l
     Raises:
         BadInput: it is no JSON object, or names another drafter or method.
     """
-    rest, given = take_speculative_config(vllm_args)
+    rest, config = split_speculative_config(vllm_args, speculation)
+    return [*rest, "--speculative-config", json.dumps(config)]
+
+
+def split_speculative_config(vllm_args: list[str], speculation: Speculation) -> tuple[list[str], dict[str, Any]]:
+    """The arguments without --speculative-config, and what `with_speculative_config` makes of it."""
+    rest, given = _take_speculative_config(vllm_args)
     config = speculation.config()
     for key in ("model", "method"):
         if key in given and given[key] != config[key]:
@@ -76,10 +82,10 @@ def with_speculative_config(vllm_args: list[str], speculation: Speculation) -> l
                 f"--speculative-config says {key} {given[key]!r}, the command line says {config[key]!r}",
                 f"leave {key} out of --speculative-config",
             )
-    return [*rest, "--speculative-config", json.dumps({**config, **given})]
+    return rest, {**config, **given}
 
 
-def take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, Any]]:
+def _take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, Any]]:
     """The arguments without --speculative-config, and its content ({} without one)."""
     rest: list[str] = []
     given: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """What the lane model says of the shift's ordering rules: a model of a program's warps, not the kernel."""
 
-from dspark_kernels.lane_model import Ordering, explore_shift
+from dspark_kernels.lane_model import Ordering, explore, shift_program
 
 from dspark_cli.stress.verdict import OrderingVerdict
 
@@ -16,14 +16,16 @@ def explore_orderings(seed: int) -> list[OrderingVerdict]:
 
 def _explore(ordering: Ordering, seed: int) -> OrderingVerdict:
     small = [
-        explore_shift(ordering, row=row, shift=shift, chunk=chunk, warps=2, lanes=1)
+        explore(shift_program(ordering, row=row, shift=shift, chunk=chunk, warps=2, lanes=1))
         for row in SMALL_ROWS
         for shift in range(1, row)
         for chunk in (2, 4)
     ]
     large = [
-        explore_shift(
-            ordering, row=512, shift=shift, chunk=128, warps=4, lanes=8, seed=seed, schedules=RANDOM_SCHEDULES
+        explore(
+            shift_program(ordering, row=512, shift=shift, chunk=128, warps=4, lanes=8),
+            seed=seed,
+            schedules=RANDOM_SCHEDULES,
         )
         for shift in LARGE_SHIFTS
     ]

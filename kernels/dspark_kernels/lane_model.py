@@ -339,24 +339,9 @@ def explore_random(program: LaneProgram, *, schedules: int, seed: int) -> Explor
     return Exploration(program.description, schedules, wrong, False, shortest)
 
 
-def explore_shift(
-    ordering: Ordering,
-    *,
-    row: int,
-    shift: int,
-    chunk: int,
-    warps: int,
-    lanes: int,
-    width: int = 1,
-    lockstep: bool = True,
-    seed: int = 0,
-    schedules: int = 200,
-) -> Exploration:
-    """Explore one shift: all interleavings where they are few, else `schedules` random ones drawn with `seed`."""
-    program = shift_program(
-        ordering, row=row, shift=shift, chunk=chunk, warps=warps, lanes=lanes, width=width, lockstep=lockstep
-    )
-    if row <= EXHAUSTIVE_ROW:
+def explore(program: LaneProgram, *, seed: int = 0, schedules: int = 200) -> Exploration:
+    """All interleavings where they are few, else `schedules` random ones drawn with `seed`."""
+    if len(program.memory) <= EXHAUSTIVE_ROW:
         try:
             return explore_all(program, max_states=20_000)
         except TooManyStatesError:

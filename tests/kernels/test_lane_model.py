@@ -5,14 +5,15 @@ from math import comb
 import pytest
 from dspark_kernels.lane_model import (
     Barrier,
+    Exploration,
     LaneProgram,
     Load,
     Ordering,
     Store,
     TooManyStatesError,
+    explore,
     explore_all,
     explore_random,
-    explore_shift,
     sequence_length_program,
     shift_program,
     smallest_counter_example,
@@ -131,13 +132,12 @@ def test_the_final_memory_alone_can_make_a_schedule_wrong() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("shift", [1, 7, 31])
 def test_random_schedules_of_long_rows_find_the_race_and_none_behind_a_barrier(shift: int, seed: int) -> None:
-    shape = {"row": 512, "shift": shift, "chunk": 128, "warps": 4, "lanes": 32}
+    def found_in(ordering: Ordering) -> Exploration:
+        program = shift_program(ordering, row=512, shift=shift, chunk=128, warps=4, lanes=32)
+        return explore(program, seed=seed, schedules=40)
 
-    unguarded = explore_shift(Ordering.UNGUARDED, **shape, seed=seed, schedules=40)  # type: ignore[arg-type]
-    guarded = [
-        explore_shift(ordering, **shape, seed=seed, schedules=40)  # type: ignore[arg-type]
-        for ordering in SOUND
-    ]
+    unguarded = found_in(Ordering.UNGUARDED)
+    guarded = [found_in(ordering) for ordering in SOUND]
 
     assert not unguarded.exhaustive
     assert unguarded.wrong > 0
@@ -170,9 +170,9 @@ def test_a_shared_sequence_length_is_safe_behind_a_barrier_only(warps: int) -> N
 def test_any_small_guarded_shift_is_right(
     row: int, shift: int, warps: int, lanes: int, wraps: int, ordering: Ordering
 ) -> None:
-    found = explore_shift(
-        ordering, row=row, shift=shift, chunk=warps * lanes * wraps, warps=warps, lanes=lanes, schedules=50
-    )
+    program = shift_program(ordering, row=row, shift=shift, chunk=warps * lanes * wraps, warps=warps, lanes=lanes)
+
+    found = explore(program, schedules=50)
 
     assert found.wrong == 0
 

@@ -3,9 +3,7 @@
 import http.server
 import itertools
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 from hypothesis import assume, given
@@ -24,6 +22,7 @@ from dspark_cli.facts.acceptance import (
     wilson_interval,
 )
 from dspark_cli.sources.server_metrics import Scrape, parse_samples
+from tests.local_server import server_that
 from tests.paths import FIXTURES
 
 RECORDED = (FIXTURES / "metrics-0.32-cpu-dflash.txt").read_text()
@@ -44,27 +43,16 @@ def without_speculation(page: str) -> str:
     return "\n".join(line for line in page.splitlines() if "spec_decode" not in line) + "\n"
 
 
-@contextmanager
-def server_of(*pages: str) -> Iterator[str]:
+def server_of(*pages: str) -> AbstractContextManager[str]:
     """A server that answers with one page after the other, and then with the last."""
     answers = itertools.chain(pages, itertools.repeat(pages[-1]))
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(next(answers).encode())
+    def respond(request: http.server.BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.end_headers()
+        request.wfile.write(next(answers).encode())
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return server_that(respond)
 
 
 def test_counters_of_a_recorded_server_are_read_exactly() -> None:

@@ -1,10 +1,8 @@
 """Scrapes of servers that misbehave: each ends with one clear reason."""
 
 import http.server
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -12,29 +10,10 @@ from hypothesis import strategies as st
 
 from dspark_cli.errors import BadInput, NotFit
 from dspark_cli.sources.server_metrics import LARGEST_BODY, metrics_address, parse_samples, scrape, without_credentials
+from tests.local_server import Respond, server_that
 from tests.paths import FIXTURES
 
 RECORDED = (FIXTURES / "metrics-0.32-cpu-dflash.txt").read_bytes()
-Respond = Callable[[http.server.BaseHTTPRequestHandler], None]
-
-
-@contextmanager
-def server_that(respond: Respond) -> Iterator[str]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            respond(self)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def sending(body: bytes, status: int = 200) -> Respond:
