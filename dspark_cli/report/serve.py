@@ -23,7 +23,7 @@ def show_command(command: ServeCommand, dry_run: bool) -> None:
     console = result_console() if dry_run else message_console()
     console.print(Text(printable(command.shown())), soft_wrap=True)
     if dry_run:
-        config = json.dumps(command.speculative_config, indent=2)
+        config = json.dumps(command.as_shown().speculative_config, indent=2)
         console.print(Text(f"\nspeculative config ({command.vllm}):"))
         for line in config.splitlines():
             console.print(Text(printable(line)), soft_wrap=True)

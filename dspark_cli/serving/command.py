@@ -32,7 +32,7 @@ class ServeCommand:
 
     def as_shown(self) -> "ServeCommand":
         """A copy without secrets, to print."""
-        return replace(self, argv=without_secrets(self.argv))
+        return replace(self, argv=without_secrets(self.argv), speculative_config=_masked(self.speculative_config))
 
 
 def serve_command(install: VllmInstall, model: str, speculation: Speculation, vllm_args: list[str]) -> ServeCommand:
@@ -79,7 +79,7 @@ def _masked_json(text: str) -> str:
     return text if masked == value else json.dumps(masked)
 
 
-def _masked(value: object) -> object:
+def _masked(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: MASK if SECRET_KEY.search(str(key)) else _masked(held) for key, held in value.items()}
     return [_masked(held) for held in value] if isinstance(value, list) else value

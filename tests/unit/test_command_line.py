@@ -147,6 +147,15 @@ def test_a_dry_run_prints_command_and_config_and_stops() -> None:
     assert "secret" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_secret_inside_the_speculative_config_is_masked(options: list[str]) -> None:
+    done = dspark_tool(*SERVE, "--dry-run", *options, "--", "--speculative-config", '{"x": {"api_key": "secret"}}')
+
+    assert done.returncode == 0
+    assert '"api_key": "***"' in done.stdout
+    assert '"secret"' not in done.stdout + done.stderr
+
+
 def test_a_dry_run_in_json_is_one_document() -> None:
     done = dspark_tool(*SERVE, "--dry-run", "--json", "--", "--api-key", "secret")
 
