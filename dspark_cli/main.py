@@ -26,8 +26,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, acceptance, inspect_cache, stress_shift, doctor):
-    app.command()(command)
+app.command()(serve)
+app.command()(acceptance)
+app.command(context_settings={"ignore_unknown_options": True})(inspect_cache)  # those are vllm serve's
+app.command()(stress_shift)
+app.command()(doctor)
 
 
 def _version(show: bool) -> None:

@@ -1,67 +1,89 @@
-"""`dspark-tool inspect-cache`: the KV cache groups and capacity that a target and its drafter get."""
+"""`dspark-tool inspect-cache`: the KV cache groups and capacity that a target and its drafter get, and why."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dspark_cli.errors import BadInput
+from dspark_cli.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
-    from dspark_cli.facts.cache_plan import CachePlan
+    from dspark_cli.findings.finding import Severity
+    from dspark_cli.planning.deployment import Deployment
+
+NEVER = "never"
 
 
 def inspect_cache(
-    model: Annotated[str, typer.Option(help="The target: a model folder or a hub name.")],
+    model: Annotated[str | None, typer.Option(help="The target: a model folder or a hub name.")] = None,
     draft: Annotated[str | None, typer.Option(help="The drafter. Without it: the target alone.")] = None,
     method: Annotated[str | None, typer.Option(help="dflash or dspark; as a rule the checkpoint says it.")] = None,
     tokens: Annotated[int | None, typer.Option(min=1, help="Speculative tokens; as a rule the trained number.")] = None,
+    platform: Annotated[str, typer.Option(help="auto (what vLLM runs on here), cuda or cpu, here or not.")] = "auto",
+    gpu: Annotated[str | None, typer.Option(help="The GPU to plan for: a100, l40s, h100, h200, b200, ...")] = None,
     kv_memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Memory for the KV cache a GPU, such as 1GiB or 40000000000.")
     ] = None,
-    max_model_len: Annotated[int | None, typer.Option(min=1, help="As vLLM's option.")] = None,
-    block_size: Annotated[int | None, typer.Option(min=1, help="As vLLM's option.")] = None,
-    vllm_args: Annotated[
-        list[str] | None, typer.Argument(metavar="-- VLLM_ARGS", help="Any arguments of vllm serve, as they are.")
+    gpu_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="All memory of a GPU; what the weights leave is planned for.")
     ] = None,
+    draft_kv_dtype: Annotated[str | None, typer.Option(help="The drafter's own KV cache dtype.")] = None,
+    keep_trailing_block: Annotated[bool, typer.Option(help="Plan with vLLM's disable_eagle_block_drop.")] = False,
+    layout: Annotated[str | None, typer.Option(help="The KV cache layout, such as LBNHC or BLNHC.")] = None,
+    vllm_args: Annotated[
+        str | None, typer.Option(metavar="'ARGS'", help="A serve command or its arguments, pasted as one word.")
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHANGE", help="Compare: no-drafter, layout, group-width, block-size=32, ..., or all."),
+    ] = None,
+    fail_on: Annotated[
+        str, typer.Option(metavar="SEVERITY", help="Exit 1 from this severity on: info, warning, error; or never.")
+    ] = "error",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    more_vllm_args: Annotated[
+        list[str] | None, typer.Argument(metavar="[VLLM_OPTIONS]", help="Any other option is vllm serve's own.")
+    ] = None,
 ) -> None:
-    """Show KV cache groups, page sizes and capacity.
+    """Show KV cache groups, page sizes and capacity, and say why.
 
-    No weights are loaded and no GPU is needed: vLLM builds both models empty and plans as at start-up.
+    No weights are loaded and no GPU is needed: vLLM builds both models empty and plans as at start-up. Every option
+    of vllm serve is taken too: --max-model-len, --block-size, --tensor-parallel-size, --pipeline-parallel-size,
+    --decode-context-parallel-size, --kv-cache-dtype, --no-enable-prefix-caching, --mamba-cache-mode,
+    --disable-hybrid-kv-cache-manager, --gpu-memory-utilization, ...
 
     \b
     dspark-tool inspect-cache --model ./target --draft ./drafter --kv-memory 40GiB
-    dspark-tool inspect-cache --model ./target --kv-memory 40GiB -- --max-model-len 32768
+    dspark-tool inspect-cache --model ./target --draft ./drafter --platform cuda --gpu h200
+    dspark-tool inspect-cache --model ./target --draft ./drafter --kv-memory 40GiB --what-if all
+    dspark-tool inspect-cache --kv-memory 40GiB --vllm-args 'vllm serve ./target -tp 2'
     """
-    from dspark_cli.report.cache import show_cache_plan
-    from dspark_cli.report.console import show_note
+    from dspark_cli.planning.inspection import Machine, inspect_deployment
+    from dspark_cli.report.cache import show_cache_report
+    from dspark_cli.report.console import waiting
     from dspark_cli.report.json_document import print_json
-    from dspark_cli.serving.speculative import speculate, with_speculative_config
-    from dspark_cli.sources.checkpoint import check_target
+    from dspark_cli.sources.gpus import platform_here
+    from dspark_cli.sources.vllm_install import find_vllm
 
-    check_target(model)
-    engine_args = ["--model", model, *_own_options(kv_memory, max_model_len, block_size), *(vllm_args or [])]
-    if draft is not None:
-        speculation = speculate(draft, method, tokens)
-        engine_args = with_speculative_config(engine_args, speculation)
-        for doubt in speculation.doubts:
-            show_note(doubt)
-    elif method or tokens:
-        raise BadInput("--method and --tokens are a drafter's, and there is no --draft", "give --draft DRAFTER")
-    result = _plan(engine_args)
+    threshold = _threshold(fail_on)
+    asked = _deployment(model, (draft, method, tokens), vllm_args, more_vllm_args or [])
+    asked = asked.asking_for(
+        kv_memory_bytes=None if kv_memory is None else parse_size(kv_memory),
+        gpu_memory_bytes=None if gpu_memory is None else parse_size(gpu_memory),
+        layout=layout,
+        draft_kv_dtype=draft_kv_dtype,
+        keep_trailing_block=keep_trailing_block,
+    )
+    install = find_vllm()
+    machine = Machine.asked_for(platform, gpu, here=platform_here(install))
+    _show_notes(install.doubts)
+    with waiting(f"asking the planner of vLLM {install.version} (its import takes 5 to 30 s)"):
+        report = inspect_deployment(asked, machine, what_if or [], install)
     if json:
-        print_json("inspect-cache", result)
+        print_json("inspect-cache", report)
     else:
-        show_cache_plan(result)
-
-
-def _own_options(kv_memory: str | None, max_model_len: int | None, block_size: int | None) -> list[str]:
-    given = {
-        "--kv-cache-memory-bytes": None if kv_memory is None else parse_size(kv_memory),
-        "--max-model-len": max_model_len,
-        "--block-size": block_size,
-    }
-    return [word for option, value in given.items() if value is not None for word in (option, str(value))]
+        show_cache_report(report)
+    if threshold is not None and any(finding.severity >= threshold for finding in report.findings):
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def parse_size(text: str) -> int:
@@ -81,14 +103,36 @@ def parse_size(text: str) -> int:
     return size
 
 
-def _plan(engine_args: list[str]) -> "CachePlan":
-    from dspark_cli.facts.cache_plan import CachePlan
-    from dspark_cli.report.console import show_note, waiting
-    from dspark_cli.sources.vllm_child import ask_vllm
-    from dspark_cli.sources.vllm_install import find_vllm
+def _deployment(
+    model: str | None, drafter: tuple[str | None, str | None, int | None], pasted: str | None, more: list[str]
+) -> "Deployment":
+    from dspark_cli.planning.deployment import deployment, split_command
+    from dspark_cli.serving.speculative import speculate
+    from dspark_cli.sources.checkpoint import check_target
 
-    install = find_vllm()
-    for doubt in install.doubts:
-        show_note(doubt)
-    with waiting(f"asking the planner of vLLM {install.version} (its import takes 5 to 30 s)"):
-        return CachePlan.from_answer(ask_vllm("plan_cache", {"vllm_args": engine_args}, install))
+    draft, method, tokens = drafter
+    if draft is None and (method or tokens):
+        raise BadInput("--method and --tokens are a drafter's, and there is no --draft", "give --draft DRAFTER")
+    speculation = speculate(draft, method, tokens) if draft is not None else None
+    _show_notes(speculation.doubts if speculation else ())
+    asked = deployment(model, speculation, [*(split_command(pasted) if pasted is not None else []), *more])
+    check_target(asked.model)
+    return asked
+
+
+def _show_notes(notes: "list[str] | tuple[str, ...]") -> None:
+    from dspark_cli.report.console import show_note
+
+    for note in notes:
+        show_note(note)
+
+
+def _threshold(name: str) -> "Severity | None":
+    from dspark_cli.findings.finding import Severity
+
+    if name == NEVER:
+        return None
+    try:
+        return Severity[name.upper()]
+    except KeyError:
+        raise BadInput(f"--fail-on {name!r} is no severity", "give info, warning, error or never") from None

@@ -1,181 +1,154 @@
 """Plan the KV cache of a target and its drafter with vLLM's own planner, without weights and without a server.
 
-Both models are built on the meta device, each attention layer gives its KV cache spec, and vLLM groups the layers,
-unifies pages and counts blocks as its engine does at start-up.
+A request holds several scenarios, so that comparing them pays for vLLM's import once:
+
+    {"stand_in": null or {"platform": "cuda", "gpu": {...}}, "scenarios": [{...}, ...]}
+
+with the fields of `sources.cache_planner.Scenario`. The answers are in order: {"scenario": {...}} with either
+{"plan": {...}}, the fields of `facts.cache_plan.CachePlan`, or {"refused": "reason"}. A scenario whose layout or group
+width is "every" has one answer for each that there is.
 """
 
+import math
+import os
+import time
+import traceback
+from collections.abc import Iterator
 from typing import Any
 
-import torch
-from vllm.config import VllmConfig, replace, set_current_vllm_config
-from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.entrypoints.cli.serve import make_arg_parser
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_kv_cache_capacity
-
 from dspark_cli.inside_vllm.answer import Refused, answer
-from dspark_cli.inside_vllm.planned_ranks import take_first_rank
-from dspark_cli.sources.vllm_log import readable
 
-MEMORY_ENOUGH_FOR_ANY_PLAN = 1 << 50
-"""Groups do not depend on the memory; without a size they are planned in this much."""
+EVERY = "every"
 
 
-def plan(request: dict[str, Any]) -> dict[str, Any]:
-    """`request["vllm_args"]`: arguments of `vllm serve`. The result has the fields of `facts.cache_plan.CachePlan`."""
-    config = _engine_config(request["vllm_args"])
-    specs, target_layers = _layer_specs(config)
-    _resolve_layout(config, specs)
-    memory = config.cache_config.kv_cache_memory_bytes
+def plan_scenarios(request: dict[str, Any]) -> dict[str, Any]:
+    if request.get("stand_in"):
+        from dspark_cli.inside_vllm.stand_in_platform import stand_in
+
+        stand_in(**request["stand_in"])
+    return {"answers": [_answer(one) for scenario in request["scenarios"] for one in _alternatives(scenario)]}
+
+
+def _answer(scenario: dict[str, Any]) -> dict[str, Any]:
     try:
-        worker_plans = _worker_plans(config, specs, memory or MEMORY_ENOUGH_FOR_ANY_PLAN)
-    except ValueError as error:
-        raise Refused(f"vLLM's planner refuses: {error}") from None
-    scheduler_plan = generate_scheduler_kv_cache_config(worker_plans)
+        return {"scenario": scenario, "plan": plan(scenario)}
+    except Refused as refusal:
+        return {"scenario": scenario, "refused": str(refusal)}
+    except Exception as error:
+        traceback.print_exc()
+        return {"scenario": scenario, "refused": f"vLLM cannot plan this: {type(error).__name__}: {error}"}
+
+
+def _alternatives(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The scenario itself, or one for each layout and group width where it asks for every one."""
+    for key, every in (("layout", _layouts), ("group_width", _widths)):
+        if scenario.get(key) == EVERY:
+            word = key.replace("_", "-")
+            for value in every(scenario):
+                name = scenario["name"].replace(word, f"{word}={value}")
+                yield from _alternatives({**scenario, key: value, "name": name})
+            return
+    yield scenario
+
+
+def _layouts(_: dict[str, Any]) -> list[str]:
+    try:
+        from vllm.v1.kv_cache_layout import KVCacheLayout
+    except ImportError:
+        return []
+    return [layout.name for layout in KVCacheLayout]
+
+
+def _widths(scenario: dict[str, Any]) -> list[int]:
+    """Group widths that could suit: how many layers of a kind there are, and what divides all of them."""
+    try:
+        kinds = plan({**scenario, "group_width": None, "layout": None})["layer_kinds"]
+    except Refused:
+        return []
+    counts = {kind["layers"] for kind in kinds}
+    return sorted({math.gcd(*counts), *counts})
+
+
+def plan(scenario: dict[str, Any]) -> dict[str, Any]:
+    """The plan of one scenario. Raises Refused."""
+    from vllm.platforms import current_platform
+    from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_kv_cache_capacity
+
+    from dspark_cli.inside_vllm.engine_config import engine_config
+    from dspark_cli.inside_vllm.layer_specs import stage_layers
+    from dspark_cli.inside_vllm.plan_facts import (
+        describe_groups,
+        describe_layers,
+        describe_policy,
+        describe_stages,
+        pool_bytes_per_block,
+        whole_plan,
+    )
+    from dspark_cli.inside_vllm.planning import NoRoom, adopt_block_size, resolve_layout, stage_plans
+
+    started = time.perf_counter()
+    _ask_for_layout(scenario.get("layout"))
+    config = engine_config(scenario["vllm_args"])
+    stages = stage_layers(config)
+    resolve_layout(config, stages)
+    weights = _weight_bytes(stages)
+    memory = config.cache_config.kv_cache_memory_bytes or _left_by_weights(scenario, config, weights)
+    width, largest = scenario.get("group_width"), None
+    try:
+        plans = stage_plans(config, stages, memory, width)
+    except NoRoom as shortage:
+        plans, largest = stage_plans(config, stages, None, width), shortage.largest_length
+    pool_bytes = max(pool_bytes_per_block(plan) for plan in plans)
+    scheduler_plan = generate_scheduler_kv_cache_config(plans)
+    if largest is not None and memory is not None:
+        scheduler_plan.num_blocks = memory // pool_bytes
+    adopt_block_size(config, scheduler_plan)
     tokens, sequences = get_kv_cache_capacity(config, scheduler_plan)
     return {
-        "groups": [_group(group, target_layers) for group in worker_plans[0].kv_cache_groups],
+        "groups": describe_groups(whole_plan(plans), {name for stage in stages for name in stage.draft}, config),
         "memory_bytes": memory,
-        "pool_bytes_per_block": _pool_bytes(worker_plans[0]) // scheduler_plan.num_blocks,
+        "pool_bytes_per_block": pool_bytes,
         "blocks": scheduler_plan.num_blocks if memory else None,
         "kv_tokens": tokens if memory else None,
         "full_sequences": sequences if memory else None,
         "max_model_len": config.model_config.max_model_len,
         "layout": getattr(config.cache_config, "kv_cache_layout", None),
-        "platform": _platform(),
+        "platform": str(current_platform.device_type),
+        "policy": describe_policy(scheduler_plan, config),
+        "layer_kinds": describe_layers([layer for stage in stages for layer in stage.layers()]),
+        "stages": describe_stages(plans, memory) if len(plans) > 1 else [],
+        "sources": sorted({source for stage in stages for source in stage.sources.items()}),
+        "weight_bytes": weights,
+        "largest_length": largest,
+        "planned_in_s": time.perf_counter() - started,
     }
 
 
-def _engine_config(vllm_args: list[str]) -> VllmConfig:
-    parser = make_arg_parser(FlexibleArgumentParser())
-
-    def refuse(message: str) -> None:
-        raise Refused(f"vLLM does not take these arguments: {message}")
-
-    parser.error = refuse
-    try:
-        arguments = parser.parse_args(vllm_args)
-        config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
-    except (ValueError, FileNotFoundError) as error:
-        raise Refused(f"vLLM refuses this configuration: {' '.join(readable(str(error)))}") from None
-    parallel = config.parallel_config
-    if parallel.pipeline_parallel_size > 1 or parallel.decode_context_parallel_size > 1:
-        raise Refused("plans for pipeline or context parallel sizes above 1 are not supported yet")
-    return config
+def _weight_bytes(stages: list[Any]) -> int | None:
+    """Of the stage whose GPUs hold most."""
+    known = [stage.weight_bytes for stage in stages if stage.weight_bytes is not None]
+    return max(known) if len(known) == len(stages) else None
 
 
-def _layer_specs(config: VllmConfig) -> tuple[dict[str, Any], set[str]]:
-    """Layer name -> KV cache spec of both models, and the names of the target's layers."""
-    from vllm.model_executor.model_loader.utils import initialize_model
-    from vllm.platforms import current_platform
-    from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
-
-    take_first_rank(config)
-    layers = config.compilation_config.static_forward_context
-    with torch.device("meta"), _default_dtype(config.model_config.dtype):
-        initialize_model(config)
-    target_layers = set(layers)
-    drafter = config.speculative_config.draft_model_config if config.speculative_config else None
-    if drafter is not None:
-        with torch.device("meta"), _default_dtype(drafter.dtype):
-            initialize_model(_drafter_config(config), model_config=drafter)
-    current_platform.update_block_size_for_backend(config)
-    with set_current_vllm_config(config):
-        return get_kv_cache_spec(config), target_layers
+def _left_by_weights(scenario: dict[str, Any], config: Any, weights: int | None) -> int | None:
+    """KV memory where only the GPU's is given. Activations and graphs take a part of it that only a run can tell."""
+    gpu_memory = scenario.get("gpu_memory_bytes")
+    if gpu_memory is None:
+        return None
+    if weights is None:
+        raise Refused("how large the weights are is not known, for the model was not built")
+    left = int(gpu_memory * config.cache_config.gpu_memory_utilization) - weights
+    if left <= 0:
+        raise Refused(f"the weights take {weights:,} bytes, which is all of the utilised GPU memory")
+    return left
 
 
-def _drafter_config(config: VllmConfig) -> VllmConfig:
-    """What vLLM changes for the drafter: its own attention backend and KV dtype, and whether it attends causally."""
-    from vllm.model_executor.models.qwen3_dflash import dflash_has_any_non_causal
-
-    speculative = config.speculative_config
-    attention = replace(
-        config.attention_config,
-        backend=speculative.attention_backend,
-        use_non_causal=dflash_has_any_non_causal(speculative.draft_model_config.hf_config),
-    )
-    kv_dtype = getattr(speculative, "kv_cache_dtype", None)
-    cache = replace(config.cache_config, cache_dtype=kv_dtype) if kv_dtype else config.cache_config
-    return replace(config, attention_config=attention, cache_config=cache)
-
-
-def _default_dtype(dtype: torch.dtype) -> Any:
-    from vllm.utils.torch_utils import set_default_torch_dtype
-
-    return set_default_torch_dtype(dtype)
-
-
-def _resolve_layout(config: VllmConfig, specs: dict[str, Any]) -> None:
-    """The layout that the engine core would choose; releases before it had layouts plan without."""
-    try:
-        from vllm.v1.attention.backends.utils import get_supported_kv_cache_layouts, resolve_kv_cache_layout
-    except ImportError:
-        return
-    from vllm.distributed.kv_transfer.kv_connector.utils import get_current_attn_backends
-
-    with set_current_vllm_config(config):
-        supported = get_supported_kv_cache_layouts(get_current_attn_backends(config))
-        resolve_kv_cache_layout(config, [[layout.name for layout in supported]], list(specs.values()))
-
-
-def _worker_plans(config: VllmConfig, specs: dict[str, Any], memory: int) -> list[Any]:
-    """vLLM's plan for one worker with `memory` bytes. Since 0.33 its engine groups the layers in a call of its own."""
-    try:
-        from vllm.v1.core.kv_cache_planning import get_global_kv_cache_groups, get_kv_cache_configs
-    except ModuleNotFoundError:
-        from vllm.v1.core.kv_cache_utils import get_kv_cache_configs
-
-        plans: list[Any] = get_kv_cache_configs(config, [specs], [memory])
+def _ask_for_layout(layout: str | None) -> None:
+    if layout is None:
+        os.environ.pop("VLLM_KV_CACHE_LAYOUT", None)
     else:
-        plans = get_kv_cache_configs(config, [specs], [memory], get_global_kv_cache_groups(config, [specs]))
-    return plans
-
-
-def _group(group: Any, target_layers: set[str]) -> dict[str, Any]:
-    specs = getattr(group.kv_cache_spec, "kv_cache_specs", None)
-    layer_specs = list(specs.values()) if specs else [group.kv_cache_spec] * len(group.layer_names)
-    of_target = {name in target_layers for name in group.layer_names}
-    role = "shared" if len(of_target) == 2 else "target" if True in of_target else "draft"
-    return {
-        "role": role,
-        "kind": "+".join(sorted({_kind(spec) for spec in layer_specs})),
-        "layers": list(group.layer_names),
-        "draft_layers": sum(name not in target_layers for name in group.layer_names),
-        "block_tokens": group.kv_cache_spec.block_size,
-        "page_bytes": max(_unpadded_page_bytes(spec) for spec in layer_specs),
-        "padded_page_bytes": max(spec.page_size_bytes for spec in layer_specs),
-        "block_bytes": sum(spec.page_size_bytes for spec in layer_specs),
-        "window": max(getattr(spec, "sliding_window", None) or 0 for spec in layer_specs) or None,
-        "draft_flag": group.is_eagle_group,
-    }
-
-
-def _kind(spec: Any) -> str:
-    """FullAttentionSpec -> full attention, as vLLM names it."""
-    name = type(spec).__name__.removesuffix("Spec")
-    words = "".join(f" {c.lower()}" if c.isupper() and not name[i - 1 : i].isupper() else c for i, c in enumerate(name))
-    return words.strip()
-
-
-def _unpadded_page_bytes(spec: Any) -> int:
-    if getattr(spec, "page_size_padded", None) is None:
-        return int(spec.page_size_bytes)
-    import dataclasses
-
-    return int(dataclasses.replace(spec, page_size_padded=None).page_size_bytes)
-
-
-def _pool_bytes(plan: Any) -> int:
-    """Since tensors have an offset they all alias one pool; before, each was an allocation of its own."""
-    sizes = [tensor.size for tensor in plan.kv_cache_tensors]
-    return max(sizes) if hasattr(plan.kv_cache_tensors[0], "offset") else sum(sizes)
-
-
-def _platform() -> str:
-    from vllm.platforms import current_platform
-
-    return str(current_platform.device_type)
+        os.environ["VLLM_KV_CACHE_LAYOUT"] = layout
 
 
 if __name__ == "__main__":
-    answer(plan)
+    answer(plan_scenarios)

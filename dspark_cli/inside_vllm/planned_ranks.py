@@ -9,24 +9,44 @@ from vllm.distributed import parallel_state
 
 
 class PlannedGroup:
-    """The part of vLLM's GroupCoordinator that has no communication in it, seen from its first rank."""
+    """The part of vLLM's GroupCoordinator that has no communication in it, seen from the rank `place`."""
 
-    device_group = cpu_group = device_communicator = mq_broadcaster = None
-    rank = rank_in_group = local_rank = first_rank = 0
-    is_first_rank = True
+    device_communicator = mq_broadcaster = None
+    local_rank = first_rank = 0
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, place: int = 0) -> None:
         self.world_size = size
+        self.rank = self.rank_in_group = place
         self.ranks = list(range(size))
         self.last_rank = size - 1
-        self.is_last_rank = size == 1
+        self.is_first_rank = place == 0
+        self.is_last_rank = place == size - 1
+        self.device_group = self.cpu_group = _ProcessGroup(size, place)
 
 
-def take_first_rank(config: VllmConfig) -> None:
-    """Make this process the first rank of the groups that `config` asks for, as far as model building can tell."""
-    tensor_parallel = config.parallel_config.tensor_parallel_size
-    sizes = dict.fromkeys(("_PP", "_DCP", "_PCP", "_DP", "_EPLB"), 1)
-    sizes |= dict.fromkeys(("_WORLD", "_INNER_DP_WORLD", "_TP", "_ETP", "_EP"), tensor_parallel)
-    for name, size in sizes.items():
+class _ProcessGroup:
+    """The two questions that model code asks of torch's process group."""
+
+    def __init__(self, size: int, place: int) -> None:
+        self._size, self._place = size, place
+
+    def size(self) -> int:
+        return self._size
+
+    def rank(self) -> int:
+        return self._place
+
+
+def take_place(config: VllmConfig, stage: int = 0) -> None:
+    """Make this process the first rank of pipeline stage `stage` of the groups that `config` asks for."""
+    parallel = config.parallel_config
+    tensor = parallel.tensor_parallel_size
+    groups = dict.fromkeys(("_DP", "_EPLB"), PlannedGroup(1))
+    groups |= dict.fromkeys(("_WORLD", "_INNER_DP_WORLD"), PlannedGroup(parallel.world_size))
+    groups |= dict.fromkeys(("_TP", "_ETP", "_EP"), PlannedGroup(tensor))
+    groups["_PP"] = PlannedGroup(parallel.pipeline_parallel_size, stage)
+    groups["_DCP"] = PlannedGroup(parallel.decode_context_parallel_size)
+    groups["_PCP"] = PlannedGroup(getattr(parallel, "prefill_context_parallel_size", 1))
+    for name, group in groups.items():
         if hasattr(parallel_state, name):
-            setattr(parallel_state, name, PlannedGroup(size))
+            setattr(parallel_state, name, group)

@@ -1,41 +1,116 @@
-"""The KV cache plan as a table a group and a line of capacity."""
+"""The KV cache plan for a reader: a row a group, capacity, where the bytes go, findings and comparisons."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from pydantic import ByteSize
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dspark_cli.facts.cache_bytes import CacheBytes
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
+from dspark_cli.facts.cache_report import CacheReport, WhatIf
 from dspark_cli.report.console import printable, result_console
+from dspark_cli.report.findings import show_findings
+
+BAR_WIDTH = 60
+PARTS = {
+    "useful": ("useful: read at every step", "green"),
+    "copies": ("copies on other ranks", "magenta"),
+    "page_padding": ("page padding", "red"),
+    "group_padding": ("group narrower than the pool's block", "yellow"),
+    "window_blocks": ("kept beyond windows", "cyan"),
+    "spare_states": ("states for drafts and prefix hits", "blue"),
+    "last_block": ("end of the last block", "bright_black"),
+}
+SIGNS = "█▚▒░▞▤·"
 
 
-def show_cache_plan(plan: CachePlan) -> None:
+def show_cache_report(report: CacheReport) -> None:
     console = result_console()
+    plan = report.plan
     layout = f", layout {plan.layout}" if plan.layout else ""
-    console.print(Text(printable(f"KV cache groups on {plan.platform}{layout}")))
-    console.print(_groups(plan.groups))
-    console.print(Text(_capacity(plan)))
+    console.print(Text(printable(f"KV cache on {report.made_for}{layout}, planned by {report.vllm}")))
+    for model, source in plan.sources:
+        if source != "built":
+            console.print(Text(printable(f"{model} {source}"), style="yellow"))
+    console.print(groups_table(plan))
+    console.print(Text(_capacity(report)))
+    _show_bytes(console, plan, report.bytes)
+    show_findings(console, report.findings, report.not_checked)
+    if report.what_if:
+        console.print(_what_if_table(plan, report.what_if))
+        for one in report.what_if:
+            if one.refused is not None:
+                console.print(Text(printable(f"{one.change}: {one.refused}"), style="bright_black"))
 
 
-def _groups(groups: tuple[KVCacheGroup, ...]) -> Table:
+def groups_table(plan: CachePlan) -> Table:
+    """Groups that differ in their layers only share a row."""
+    shown = [column for column in COLUMNS if column.shown_for(plan)]
     table = Table(box=None, pad_edge=False)
     table.add_column("group", justify="right")
-    table.add_column("role")
-    table.add_column("kind")
-    for heading in ("layers", "block\ntokens", "page bytes\na layer", "padded\npage bytes", "bytes\na block"):
-        table.add_column(heading, justify="right")
-    for index, group in enumerate(groups):
-        kind = group.kind if group.window is None else f"{group.kind} {group.window}"
-        table.add_row(
-            str(index),
-            group.role,
-            printable(kind),
-            _layers(group),
-            f"{group.block_tokens:,}",
-            f"{group.page_bytes:,}",
-            f"{group.padded_page_bytes:,}",
-            f"{group.block_bytes:,}",
-        )
+    for column in shown:
+        table.add_column(column.heading, justify="right" if column.is_number else "left")
+    for numbers, group in _alike(plan.groups):
+        table.add_row(numbers, *(column.cell(group) for column in shown))
     return table
+
+
+@dataclass(frozen=True)
+class _Column:
+    heading: str
+    cell: Callable[[KVCacheGroup], str]
+    is_number: bool = True
+    shown_for: Callable[[CachePlan], bool] = lambda plan: True
+
+
+def _kind(group: KVCacheGroup) -> str:
+    kind = group.kind.removesuffix(" attention").removesuffix(" window")
+    return printable(kind if group.window is None else f"{kind} {group.window:,}")
+
+
+COLUMNS = (
+    _Column("role", lambda group: group.role, is_number=False),
+    _Column("kind", _kind, is_number=False),
+    _Column("layers", lambda group: _layers(group)),
+    _Column("block\ntokens", lambda group: f"{group.block_tokens:,}"),
+    _Column("page\na layer", lambda group: f"{group.page_bytes:,}"),
+    _Column(
+        "padded\npage",
+        lambda group: f"{group.padded_page_bytes:,}",
+        shown_for=lambda plan: any(group.page_bytes != group.padded_page_bytes for group in plan.groups),
+    ),
+    _Column("bytes\na block", lambda group: f"{group.block_bytes:,}"),
+    _Column("blocks a\nsequence", lambda group: f"{group.blocks_per_sequence:,}"),
+    _Column(
+        "draft\nflag",
+        lambda group: "yes" if group.draft_flag else "",
+        is_number=False,
+        shown_for=lambda plan: plan.policy.method is not None,
+    ),
+    _Column(
+        "ranks\nhold",
+        lambda group: "parts" if group.sharded else "all",
+        is_number=False,
+        shown_for=lambda plan: plan.policy.decode_context_parallel > 1,
+    ),
+)
+
+
+def _alike(groups: Sequence[KVCacheGroup]) -> Iterator[tuple[str, KVCacheGroup]]:
+    """("0-3", the first of them) for neighbours that read the same."""
+
+    def looks(numbered: tuple[int, KVCacheGroup]) -> tuple[object, ...]:
+        fields = vars(numbered[1])
+        return (*(value for name, value in fields.items() if name != "layers"), len(numbered[1].layers))
+
+    for _, same in groupby(enumerate(groups), key=looks):
+        run = list(same)
+        first, last = run[0], run[-1]
+        yield str(first[0]) if first[0] == last[0] else f"{first[0]}-{last[0]}", first[1]
 
 
 def _layers(group: KVCacheGroup) -> str:
@@ -44,11 +119,111 @@ def _layers(group: KVCacheGroup) -> str:
     return f"{of_target}+{group.draft_layers}" if of_target and group.draft_layers else str(len(group.layers))
 
 
-def _capacity(plan: CachePlan) -> str:
-    block = f"{plan.pool_bytes_per_block:,} bytes of the pool a block"
+def _capacity(report: CacheReport) -> str:
+    plan = report.plan
+    lines = [f"{plan.pool_bytes_per_block:,} bytes of the pool a block"]
+    for stage in plan.stages:
+        lines.append(f"stage {stage.stage}: {sum(stage.layers)} layers, {stage.pool_bytes_per_block:,} bytes a block")
     if plan.memory_bytes is None or plan.blocks is None:
-        return f"{block}; capacity not computed: give --kv-memory SIZE"
-    return (
-        f"{ByteSize(plan.memory_bytes).human_readable()} at {block}: {plan.blocks:,} blocks\n"
-        f"{plan.kv_tokens:,} KV tokens, {plan.full_sequences:.2f} sequences of {plan.max_model_len:,} tokens"
+        lines.append(f"{plan.tokens_per_gib:,.0f} KV tokens a GiB; for capacity give --kv-memory SIZE")
+    else:
+        bound = "at most " if report.memory_estimated else ""
+        lines[0] = f"{bound}{_size(plan.memory_bytes)} at {lines[0]}: {plan.blocks:,} blocks"
+        lines.append(
+            f"{plan.kv_tokens:,} KV tokens, {plan.full_sequences:.2f} sequences of {plan.max_model_len:,} tokens"
+        )
+    if report.memory_estimated and plan.weight_bytes:
+        lines.append(
+            f"(an upper bound: the GPU's memory less {_size(plan.weight_bytes)} of weights; activations and graphs\n"
+            "take more, which only a run can tell; to be exact give --kv-memory)"
+        )
+    if report.alone is not None:
+        lines.append(_cost_of_drafter(plan, report.alone))
+    return "\n".join(lines)
+
+
+def _cost_of_drafter(plan: CachePlan, alone: CachePlan) -> str:
+    groups = f"{len(alone.groups)} -> {len(plan.groups)} groups"
+    if plan.kv_tokens is None or alone.kv_tokens is None:
+        share = 1 - plan.tokens_per_gib / alone.tokens_per_gib
+        return f"the drafter takes {share:.1%} of the capacity ({groups})"
+    share = 1 - plan.kv_tokens / alone.kv_tokens
+    return f"without the drafter: {alone.kv_tokens:,} KV tokens; it takes {share:.1%} ({groups})"
+
+
+def _show_bytes(console: Console, plan: CachePlan, parts: CacheBytes) -> None:
+    each = parts.total / plan.max_model_len
+    console.print(
+        Text(f"\nA sequence of {plan.max_model_len:,} tokens takes {parts.total:,} bytes, {each:,.0f} a token:")
     )
+    shares = {name: getattr(parts, name) / parts.total for name in PARTS}
+    bar = Text()
+    for (name, (_, color)), sign in zip(PARTS.items(), SIGNS, strict=True):
+        bar.append(sign * _cells(shares, name), style=color)
+    console.print(bar)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _ in range(2):
+        table.add_column()
+    for _ in range(2):
+        table.add_column(justify="right")
+    for (name, (words, color)), sign in zip(PARTS.items(), SIGNS, strict=True):
+        if getattr(parts, name):
+            table.add_row(Text(sign, style=color), words, f"{getattr(parts, name):,}", f"{shares[name]:.1%}")
+    console.print(table)
+
+
+def _cells(shares: dict[str, float], name: str) -> int:
+    """Cells of a part, so that all of them together fill the bar exactly."""
+    names = list(shares)
+    before = sum(shares[other] for other in names[: names.index(name)])
+    return round((before + shares[name]) * BAR_WIDTH) - round(before * BAR_WIDTH)
+
+
+def _what_if_table(plan: CachePlan, compared: Sequence[WhatIf]) -> Table:
+    table = Table(box=None, pad_edge=False, title="\nWhat if", title_justify="left", title_style="bold")
+    table.add_column("change", overflow="fold")
+    table.add_column("groups", justify="right")
+    table.add_column("bytes\na block", justify="right")
+    with_memory = plan.kv_tokens is not None
+    table.add_column("KV tokens" if with_memory else "KV tokens\na GiB", justify="right")
+    table.add_column("against\nas asked", justify="right")
+    rows = [*compared, WhatIf("(as asked)", plan, None)]
+    for one in _without_repeats(rows):
+        table.add_row(*_row(one, plan))
+    return table
+
+
+def _without_repeats(compared: Sequence[WhatIf]) -> Iterator[WhatIf]:
+    """Values of one setting that make no difference to each other share a row."""
+
+    def result(one: WhatIf) -> tuple[object, ...]:
+        plan = one.plan
+        return (one.change.partition("=")[0], plan and (len(plan.groups), plan.pool_bytes_per_block, _tokens(plan)))
+
+    for _, same in groupby(
+        sorted(compared, key=lambda one: (-(_tokens(one.plan) if one.plan else -1), one.change)), result
+    ):
+        first, *rest = same
+        values = " ".join(one.change.partition("=")[2] for one in rest)
+        yield replace(first, change=f"{first.change} {values}".rstrip())
+
+
+def _row(one: WhatIf, asked: CachePlan) -> tuple[str, ...]:
+    if one.plan is None:
+        return printable(one.change), "", "", "refused", ""
+    gained = _tokens(one.plan) / _tokens(asked) - 1
+    return (
+        printable(one.change),
+        str(len(one.plan.groups)),
+        f"{one.plan.pool_bytes_per_block:,}",
+        f"{_tokens(one.plan):,.0f}",
+        "" if one.plan is asked else f"{gained:+.1%}",
+    )
+
+
+def _tokens(plan: CachePlan) -> float:
+    return float(plan.kv_tokens) if plan.kv_tokens is not None else plan.tokens_per_gib
+
+
+def _size(count: int) -> str:
+    return ByteSize(count).human_readable(separator=" ")

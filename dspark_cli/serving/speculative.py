@@ -32,6 +32,21 @@ class Speculation:
         """As vLLM's --speculative-config takes it."""
         return {"method": str(self.method), "model": self.drafter, "num_speculative_tokens": self.tokens}
 
+    def merged_with(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The configuration with the user's own keys in it, which win.
+
+        Raises:
+            BadInput: they name another drafter or method.
+        """
+        config = self.config()
+        for key in ("model", "method"):
+            if key in given and given[key] != config[key]:
+                raise BadInput(
+                    f"--speculative-config says {key} {given[key]!r}, the command line says {config[key]!r}",
+                    f"leave {key} out of --speculative-config",
+                )
+        return {**config, **given}
+
 
 def speculate(draft: str, method: str | None, tokens: int | None) -> Speculation:
     """Method and token count from the drafter's checkpoint, unless the user names them.
@@ -74,19 +89,16 @@ def with_speculative_config(vllm_args: list[str], speculation: Speculation) -> l
 
 def split_speculative_config(vllm_args: list[str], speculation: Speculation) -> tuple[list[str], dict[str, Any]]:
     """The arguments without --speculative-config, and what `with_speculative_config` makes of it."""
-    rest, given = _take_speculative_config(vllm_args)
-    config = speculation.config()
-    for key in ("model", "method"):
-        if key in given and given[key] != config[key]:
-            raise BadInput(
-                f"--speculative-config says {key} {given[key]!r}, the command line says {config[key]!r}",
-                f"leave {key} out of --speculative-config",
-            )
-    return rest, {**config, **given}
+    rest, given = take_speculative_config(vllm_args)
+    return rest, speculation.merged_with(given)
 
 
-def _take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """The arguments without --speculative-config, and its content ({} without one)."""
+def take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """The arguments without --speculative-config, and its content ({} without one).
+
+    Raises:
+        BadInput: it is no JSON object, or given in a form that would replace the drafter's.
+    """
     rest: list[str] = []
     given: dict[str, Any] = {}
     words = iter(vllm_args)

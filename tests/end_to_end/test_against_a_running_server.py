@@ -83,7 +83,8 @@ def test_an_idle_interval_cannot_say(server: LiveServer) -> None:
 def test_inspect_cache_equals_the_engine(server: LiveServer) -> None:
     engine = cache_config(server.metrics())
 
-    plan = tool_json("inspect-cache", "--model", str(TARGET), "--draft", str(DFLASH), "--json", "--", *ENGINE_ARGS)
+    planned = tool_json("inspect-cache", "--model", str(TARGET), "--draft", str(DFLASH), "--json", *ENGINE_ARGS)
+    plan = planned["plan"]
 
     assert plan["blocks"] == int(engine["num_gpu_blocks"])
     assert {group["block_tokens"] for group in plan["groups"]} == {int(engine["block_size"])}

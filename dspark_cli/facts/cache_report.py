@@ -1,0 +1,44 @@
+"""What `inspect-cache` found out about one deployment."""
+
+from dataclasses import dataclass
+
+from dspark_cli.facts.cache_bytes import CacheBytes
+from dspark_cli.facts.cache_plan import CachePlan
+from dspark_cli.findings.finding import Finding, NotChecked
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The same deployment with a change; exactly one of `plan` and `refused` (vLLM's words) is there."""
+
+    change: str
+    plan: CachePlan | None
+    refused: str | None
+
+
+@dataclass(frozen=True)
+class CacheReport:
+    vllm: str
+    made_for: str
+    """Where the plan holds: a platform, with the GPU that another machine stands in for."""
+    plan: CachePlan
+    bytes: CacheBytes
+    alone: CachePlan | None
+    """The target without its drafter."""
+    memory_estimated: bool
+    """Whether `plan.memory_bytes` is what weights leave of a GPU: an upper bound."""
+    findings: tuple[Finding, ...]
+    not_checked: tuple[NotChecked, ...]
+    what_if: tuple[WhatIf, ...] = ()
+    """Best capacity first, what is refused last."""
+
+
+def by_capacity(compared: list[WhatIf]) -> tuple[WhatIf, ...]:
+    return tuple(sorted(compared, key=lambda one: -_capacity(one.plan)))
+
+
+def _capacity(plan: CachePlan | None) -> float:
+    """Tokens, or tokens for each GiB where no memory size was given."""
+    if plan is None:
+        return -1.0
+    return float(plan.kv_tokens) if plan.kv_tokens is not None else plan.tokens_per_gib

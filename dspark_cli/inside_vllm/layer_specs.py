@@ -1,0 +1,109 @@
+"""The KV cache spec of every layer of a target and its drafter, a pipeline stage at a time, without weights."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
+from vllm.config import VllmConfig, set_current_vllm_config
+
+from dspark_cli.inside_vllm.engine_config import drafter_context_parallel, drafter_engine_config
+from dspark_cli.inside_vllm.planned_ranks import take_place
+
+BUILT, DERIVED = "built", "derived"
+
+
+@dataclasses.dataclass
+class StageLayers:
+    """What one pipeline stage holds. `weight_bytes` is of one of its GPUs; None where a model was not built."""
+
+    specs: dict[str, Any]
+    """Layer name -> vLLM's KVCacheSpec, before grouping."""
+    draft: set[str]
+    backends: dict[str, str]
+    """Layer name -> the attention backend that vLLM chose."""
+    sources: dict[str, str]
+    """Model ("target", "draft") -> built (by vLLM's own code) or derived, with the reason."""
+    weight_bytes: int | None
+
+    def layers(self) -> Iterator[tuple[str, Any, str]]:
+        """(role, spec, backend) a layer."""
+        for name, spec in self.specs.items():
+            yield "draft" if name in self.draft else "target", spec, self.backends[name]
+
+
+def stage_layers(config: VllmConfig) -> list[StageLayers]:
+    """One entry a pipeline stage; `config` ends up with the block size that vLLM's backends ask for."""
+    stages = config.parallel_config.pipeline_parallel_size
+    return [_one_stage(config, stage, is_last=stage == stages - 1) for stage in range(stages)]
+
+
+def _one_stage(config: VllmConfig, stage: int, is_last: bool) -> StageLayers:
+    from vllm.platforms import current_platform
+    from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
+
+    take_place(config, stage)
+    layers = config.compilation_config.static_forward_context
+    layers.clear()
+    sources: dict[str, str] = {}
+    weights = [_place_layers(config, config.model_config, "target", sources)]
+    of_target = set(layers)
+    drafter = config.speculative_config.draft_model_config if config.speculative_config else None
+    if drafter is not None and is_last:
+        weights.append(_place_layers(drafter_engine_config(config), drafter, "draft", sources))
+    draft = set(layers) - of_target
+    for name in draft:
+        layers[name].is_draft_layer = True
+    current_platform.update_block_size_for_backend(config)
+    with set_current_vllm_config(config):
+        specs = get_kv_cache_spec(config)
+        backends = {name: layers[name].get_attn_backend().get_name() for name in specs}
+    if draft and drafter_context_parallel(config) == 1 < config.parallel_config.decode_context_parallel_size:
+        for name in draft & specs.keys():
+            specs[name] = dataclasses.replace(specs[name], dcp_sharded=False)
+    known = [size for size in weights if size is not None]
+    return StageLayers(
+        specs, draft & specs.keys(), backends, sources, sum(known) if len(known) == len(weights) else None
+    )
+
+
+def _place_layers(config: VllmConfig, model: Any, role: str, sources: dict[str, str]) -> int | None:
+    """Put a model's attention layers into the forward context: vLLM's own where its code builds, else derived ones.
+
+    Returns the bytes of its weights on one GPU, where it was built.
+    """
+    layers = config.compilation_config.static_forward_context
+    before = dict(layers)
+    try:
+        weights = _build(config, model)
+    except Exception as error:
+        from dspark_cli.inside_vllm.derived.layers import derive_layers
+
+        layers.clear()
+        layers.update(before)
+        layers.update(derive_layers(config, model))
+        sources[role] = f"{DERIVED}: vLLM's code does not build here ({type(error).__name__}: {error})"
+        return None
+    sources[role] = BUILT
+    return weights
+
+
+def _build(config: VllmConfig, model: Any) -> int:
+    from vllm.model_executor.model_loader.utils import initialize_model
+    from vllm.utils.torch_utils import set_default_torch_dtype
+
+    with torch.device("meta"), _EverythingOnMeta(), set_default_torch_dtype(model.dtype):
+        module = initialize_model(config, model_config=model)
+    return sum(weight.nbytes for weight in module.parameters())
+
+
+class _EverythingOnMeta(TorchFunctionMode):
+    """Tensors that model code puts on a device by name are made on the meta device like the others."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in _device_constructors():
+            kwargs["device"] = "meta"
+        return func(*args, **kwargs)

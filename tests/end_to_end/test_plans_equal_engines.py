@@ -1,0 +1,105 @@
+"""Plans beside real engines of the same arguments: equal in every figure that the engine has."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dspark_cli.facts.cache_plan import CachePlan
+from dspark_cli.sources.cache_planner import Scenario, plan_scenarios
+from dspark_cli.sources.vllm_install import find_vllm
+from tests.live_server import offline_environment
+from tests.planning.geometries import write_geometry
+
+pytestmark = pytest.mark.timeout(600)
+PAIRS = [
+    ("target", None),
+    ("target", "dflash"),
+    ("target", "dflash-sliding"),
+    ("target", "dflash-odd"),
+    ("target", "dflash-wide"),
+    ("target-alternating", None),
+    ("target-alternating", "dflash-odd"),
+    ("target-mostly-sliding", "dflash"),
+]
+REFUSED_BY_THE_ENGINE = ("target-mostly-sliding", "dflash-sliding")
+
+
+def arguments(target: str, drafter: str | None, folder: Path) -> tuple[str, ...]:
+    sizes = ("--kv-cache-memory-bytes", str(1 << 28), "--max-model-len", "4096")
+    model = ("--model", str(write_geometry(target, folder)), *sizes)
+    if drafter is None:
+        return model
+    speculation = {"method": "dflash", "model": str(write_geometry(drafter, folder)), "num_speculative_tokens": 7}
+    return (*model, "--speculative-config", json.dumps(speculation))
+
+
+@pytest.fixture(scope="module")
+def deployments(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, ...]]:
+    folder = tmp_path_factory.mktemp("geometries")
+    return [arguments(*pair, folder) for pair in [*PAIRS, REFUSED_BY_THE_ENGINE]]
+
+
+@pytest.fixture(scope="module")
+def engines(deployments: list[tuple[str, ...]]) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "tests.planning.engines"],
+        input=json.dumps(deployments),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env={**offline_environment(), **find_vllm().added_environment(), "PYTHONPATH": _python_path()},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    plans: list[dict[str, Any]] = json.loads(done.stdout)
+    return plans
+
+
+@pytest.fixture(scope="module")
+def plans(deployments: list[tuple[str, ...]]) -> list[CachePlan]:
+    planned = plan_scenarios([Scenario("engine", vllm_args) for vllm_args in deployments], find_vllm())
+    assert all(one.plan for one in planned), [one.refused for one in planned]
+    return [one.plan for one in planned if one.plan]
+
+
+def _python_path() -> str:
+    repository = str(Path(__file__).parents[2])
+    return os.pathsep.join([repository, find_vllm().added_environment().get("PYTHONPATH", "")])
+
+
+@pytest.mark.parametrize("at", range(len(PAIRS)), ids=["+".join(filter(None, pair)) for pair in PAIRS])
+def test_the_plan_is_the_engine_s_cache(at: int, engines: list[dict[str, Any]], plans: list[CachePlan]) -> None:
+    engine, plan = engines[at], plans[at]
+
+    assert (plan.blocks, plan.kv_tokens, plan.full_sequences) == (
+        engine["blocks"],
+        engine["kv_tokens"],
+        engine["full_sequences"],
+    )
+    assert (plan.layout, plan.policy.hit_alignment_tokens) == (engine["layout"], engine["hit_alignment_tokens"])
+    assert plan.pool_bytes_per_block == engine["pool_bytes"] // engine["blocks"]
+    assert [
+        {
+            "layers": list(group.layers),
+            "block_tokens": group.block_tokens,
+            "block_bytes": group.block_bytes,
+            "draft_flag": group.draft_flag,
+        }
+        for group in plan.groups
+    ] == engine["groups"]
+
+
+def test_what_the_first_model_runner_refuses_is_planned_all_the_same(engines: list[dict[str, Any]]) -> None:
+    assert "All drafting layers should belong to the same kv cache group" in engines[len(PAIRS)]["refused"]
+
+
+def test_the_geometries_differ(plans: list[CachePlan]) -> None:
+    """Else equal plans would say little: one group and several, one page size and two, windows and none."""
+    assert {len(plan.groups) for plan in plans} >= {1, 2, 3}
+    assert {group.role for plan in plans for group in plan.groups} == {"target", "draft", "shared"}
+    assert any(group.window for plan in plans for group in plan.groups)
+    assert any(len({kind.page_bytes for kind in plan.layer_kinds}) == 2 for plan in plans)

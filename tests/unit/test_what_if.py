@@ -1,0 +1,55 @@
+"""Changes that are planned beside a deployment."""
+
+import json
+
+import pytest
+
+from dspark_cli.errors import BadInput
+from dspark_cli.planning.deployment import Deployment
+from dspark_cli.planning.what_if import what_if_scenarios
+from dspark_cli.sources.cache_planner import EVERY
+
+DRAFTER = {"method": "dflash", "model": "drafter", "num_speculative_tokens": 7}
+BASE = Deployment("target", DRAFTER, ("--max-model-len", "4096"))
+
+
+def test_any_option_of_vllm_is_a_change_and_wins_over_the_one_before() -> None:
+    (scenario,) = what_if_scenarios(BASE, ["max-model-len=8192"])
+
+    assert scenario.vllm_args[2:6] == ("--max-model-len", "4096", "--max-model-len", "8192")
+
+
+def test_changes_joined_by_commas_are_made_together() -> None:
+    (scenario,) = what_if_scenarios(BASE, ["layout=BLNHC,block-size=32,no-drafter"])
+
+    assert scenario.layout == "BLNHC"
+    assert scenario.vllm_args[-2:] == ("--block-size", "32")
+
+
+def test_without_a_value_every_layout_and_width_is_meant() -> None:
+    layouts, widths = what_if_scenarios(BASE, ["layout", "group-width"])
+
+    assert (layouts.layout, widths.group_width) == (EVERY, EVERY)
+
+
+def test_a_key_of_the_drafter_keeps_its_type() -> None:
+    scenarios = what_if_scenarios(BASE, ["draft.disable_eagle_block_drop=true", "draft.num_speculative_tokens=3"])
+
+    first, second = (json.loads(scenario.vllm_args[-1]) for scenario in scenarios)
+    assert first["disable_eagle_block_drop"] is True
+    assert second["num_speculative_tokens"] == 3
+
+
+def test_all_leaves_the_drafter_alone_where_there_is_none() -> None:
+    with_drafter = {scenario.name for scenario in what_if_scenarios(BASE, ["all"])}
+    without = {scenario.name for scenario in what_if_scenarios(BASE.without_drafter(), ["all"])}
+
+    assert with_drafter - without == {"no-drafter"}
+
+
+@pytest.mark.parametrize(
+    "change", ["", "layoutt", "block-size", "no-drafter=1", "group-width=0", "group-width=x", "a b=1"]
+)
+def test_what_is_no_change_is_refused(change: str) -> None:
+    with pytest.raises(BadInput, match="--what-if"):
+        what_if_scenarios(BASE, [change])
