@@ -26,6 +26,9 @@ def serve(
         typer.Option(metavar="FILE", help="The server's log, overwritten; else a new file in the state folder."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Once ready, leave the server's log in its file.")] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Answer GET /dspark/status, for inspect-cache --url. Read-only.")
+    ] = False,
     vllm_args: Annotated[
         list[str] | None, typer.Argument(metavar="-- VLLM_ARGS", help="Any arguments of vllm serve, as they are.")
     ] = None,
@@ -52,7 +55,7 @@ def serve(
     check_target(model)
     install = find_vllm()
     speculation = speculate(draft, method, tokens)
-    command = serve_command(install, model, speculation, vllm_args or [])
+    command = serve_command(install, model, speculation, vllm_args or [], status)
     for doubt in [*speculation.doubts, *install.doubts]:
         show_note(doubt)
     if dry_run:

@@ -82,6 +82,7 @@ def _group(group: Any, draft: Collection[str], config: VllmConfig) -> dict[str, 
     layer_specs = [of_layer[name] if of_layer else spec for name in group.layer_names]
     any_spec = layer_specs[0] if layer_specs else spec
     of_draft = sum(name in draft for name in group.layer_names)
+    copies = [_copies(layer, config, name in draft) for name, layer in zip(group.layer_names, layer_specs, strict=True)]
     full_length = any_spec.max_memory_usage_bytes(config)
     return {
         "role": "draft" if of_draft and of_draft == len(layer_specs) else "shared" if of_draft else "target",
@@ -98,7 +99,8 @@ def _group(group: Any, draft: Collection[str], config: VllmConfig) -> dict[str, 
         "sharded": _context_parallel(any_spec, config) > 1,
         "blocks_per_sequence": -(-full_length // int(any_spec.page_size_bytes)),
         "useful_tokens_per_sequence": _useful_tokens(any_spec, config),
-        "copies": _copies(any_spec, config, of_drafter=bool(layer_specs) and of_draft == len(layer_specs)),
+        "copies": max(copies, default=1),
+        "copied_block_bytes": sum(map(_copied_bytes, layer_specs, copies)),
     }
 
 
@@ -166,10 +168,10 @@ def _heads_to_share(spec: Any, config: VllmConfig, of_drafter: bool) -> int | No
     return int(model.get_total_num_kv_heads())
 
 
-def _copied_bytes(spec: Any, config: VllmConfig) -> int:
-    """What of a block's useful bytes is a copy; of equal holders one counts as holding the original."""
+def _copied_bytes(spec: Any, copies: int) -> int:
+    """What of a page is a copy; of equal holders one counts as holding the original."""
     useful = unpadded_page_bytes(spec)
-    return useful - useful // _copies(spec, config)
+    return useful - useful // copies
 
 
 def _alignment(plan: Any, config: VllmConfig) -> tuple[int | None, int | None, int | None]:

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dspark_cli.serving.plugins import status_environment
 from dspark_cli.serving.speculative import Speculation, split_speculative_config
 from dspark_cli.sources.vllm_install import VllmInstall
 
@@ -35,14 +36,21 @@ class ServeCommand:
         return replace(self, argv=without_secrets(self.argv), speculative_config=_masked(self.speculative_config))
 
 
-def serve_command(install: VllmInstall, model: str, speculation: Speculation, vllm_args: list[str]) -> ServeCommand:
-    """Raises BadInput where the user's arguments contradict the drafter."""
+def serve_command(
+    install: VllmInstall, model: str, speculation: Speculation, vllm_args: list[str], status: bool = False
+) -> ServeCommand:
+    """`status` switches the status plugin on.
+
+    Raises:
+        BadInput: the user's arguments contradict the drafter.
+        NotFit: the status plugin cannot be switched on.
+    """
     arguments, config = split_speculative_config(vllm_args, speculation)
     arguments += ["--speculative-config", json.dumps(config)]
     return ServeCommand(
         vllm=f"{install.distribution} {install.version}",
         argv=[sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", model, *arguments],
-        added_environment=install.added_environment(),
+        added_environment={**install.added_environment(), **(status_environment(install) if status else {})},
         speculative_config=config,
     )
 
