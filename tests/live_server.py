@@ -27,6 +27,7 @@ STOPPED_WITHIN_S = 60.0
 class LiveServer:
     url: str
     tool: subprocess.Popen[str]
+    log: Path
 
     def metrics(self) -> str:
         return httpx.get(f"{self.url}/metrics", timeout=10).text
@@ -66,13 +67,14 @@ def live_server(log: Path, **popen: Any) -> Iterator[LiveServer]:
     """Start the server, wait until it answers, and stop it in the end, whatever happens in between."""
     port = free_port()
     vllm_args = f"--host 127.0.0.1 --port {port} --served-model-name tiny".split() + ENGINE_ARGS
+    options = ["--draft", str(DFLASH), "--status", "--log-file", str(log), "--quiet"]
     tool = subprocess.Popen(
-        [TOOL, "serve", str(TARGET), "--draft", str(DFLASH), "--log-file", str(log), "--quiet", "--", *vllm_args],
+        [TOOL, "serve", str(TARGET), *options, "--", *vllm_args],
         env=offline_environment(),
         text=True,
         **popen,
     )
-    server = LiveServer(f"http://127.0.0.1:{port}", tool)
+    server = LiveServer(f"http://127.0.0.1:{port}", tool, log)
     try:
         _wait_until_it_answers(server, log)
         yield server

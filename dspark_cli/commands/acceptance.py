@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dspark_cli.errors import BadInput, CannotSay, NotFit
+from dspark_cli.commands.seconds import require_seconds
+from dspark_cli.errors import CannotSay, NotFit
 
 if TYPE_CHECKING:
     from dspark_cli.facts.acceptance import AcceptanceReport
-
-LONGEST_S = 1_000_000
 
 
 def acceptance(
@@ -32,21 +31,13 @@ def acceptance(
     from dspark_cli.report.json_document import print_json
 
     if interval is not None:
-        _require_seconds("--interval", interval)
-    _require_seconds("--timeout", timeout)
+        require_seconds("--interval", interval)
+    require_seconds("--timeout", timeout)
     report = _measure(url, interval, timeout)
     if json:
         print_json("acceptance", report)
     else:
         show_acceptance(report)
-
-
-def _require_seconds(option: str, seconds: float) -> None:
-    if not 0 < seconds <= LONGEST_S:
-        raise BadInput(
-            f"{option} is {seconds:g}, and must be more than 0 seconds and at most {LONGEST_S:,}",
-            f"give one like {option} 10",
-        )
 
 
 def _measure(url: str, interval: float | None, timeout: float) -> "AcceptanceReport":

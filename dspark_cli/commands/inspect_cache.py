@@ -1,13 +1,16 @@
 """`dspark-tool inspect-cache`: the KV cache groups and capacity that a target and its drafter get, and why."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dspark_cli.commands.seconds import require_seconds
 from dspark_cli.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
-    from dspark_cli.findings.finding import Severity
+    from dspark_cli.findings.finding import Finding, Severity
     from dspark_cli.planning.deployment import Deployment
 
 NEVER = "never"
@@ -36,6 +39,12 @@ def inspect_cache(
         list[str] | None,
         typer.Option(metavar="CHANGE", help="Compare: no-drafter, layout, group-width, block-size=32, ..., or all."),
     ] = None,
+    url: Annotated[str | None, typer.Option(help="A running server, in place of models.")] = None,
+    log: Annotated[Path | None, typer.Option(help="The log of a server, in place of models.")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The variable with the server's API key.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long the server may take to answer.")] = 10.0,
     fail_on: Annotated[
         str, typer.Option(metavar="SEVERITY", help="Exit 1 from this severity on: info, warning, error; or never.")
     ] = "error",
@@ -55,6 +64,7 @@ def inspect_cache(
     dspark-tool inspect-cache --model ./target --draft ./drafter --kv-memory 40GiB
     dspark-tool inspect-cache --model ./target --draft ./drafter --platform cuda --gpu h200
     dspark-tool inspect-cache --model ./target --draft ./drafter --kv-memory 40GiB --what-if all
+    dspark-tool inspect-cache --url http://127.0.0.1:8000
     dspark-tool inspect-cache --kv-memory 40GiB --vllm-args 'vllm serve ./target -tp 2'
     """
     from dspark_cli.planning.inspection import Machine, inspect_deployment
@@ -65,6 +75,11 @@ def inspect_cache(
     from dspark_cli.sources.vllm_install import find_vllm
 
     threshold = _threshold(fail_on)
+    if url is not None or log is not None:
+        if (url is not None and log is not None) or any([model, draft, vllm_args, more_vllm_args, what_if]):
+            raise BadInput("--url, --log and models are three ways to ask", "give one of them")
+        _inspect_server(url, log, timeout, api_key_env, json, threshold)
+        return
     asked = _deployment(model, (draft, method, tokens), vllm_args, more_vllm_args or [])
     asked = asked.asking_for(
         kv_memory_bytes=None if kv_memory is None else parse_size(kv_memory),
@@ -82,7 +97,40 @@ def inspect_cache(
         print_json("inspect-cache", report)
     else:
         show_cache_report(report)
-    if threshold is not None and any(finding.severity >= threshold for finding in report.findings):
+    _exit_on(report.findings, threshold)
+
+
+def _inspect_server(
+    url: str | None,
+    log: Path | None,
+    timeout: float,
+    api_key_env: str | None,
+    json: bool,
+    threshold: "Severity | None",
+) -> None:
+    from dspark_cli.planning.inspection import judge_server
+    from dspark_cli.report.cache_summary import show_server_cache
+    from dspark_cli.report.console import waiting
+    from dspark_cli.report.json_document import print_json
+    from dspark_cli.sources.cache_log import read_cache_log
+    from dspark_cli.sources.running_cache import read_running_cache
+
+    if log is not None:
+        summary = read_cache_log(log)
+    else:
+        require_seconds("--timeout", timeout)
+        with waiting("asking the server"):
+            summary = read_running_cache(str(url), timeout, api_key_env)
+    judged = judge_server(summary)
+    if json:
+        print_json("inspect-cache", judged)
+    else:
+        show_server_cache(judged)
+    _exit_on([finding for report in judged.reports for finding in report.findings], threshold)
+
+
+def _exit_on(findings: "Sequence[Finding]", threshold: "Severity | None") -> None:
+    if threshold is not None and any(finding.severity >= threshold for finding in findings):
         raise typer.Exit(ExitCode.FINDINGS)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dspark_cli.facts.cache_bytes import CacheBytes
 from dspark_cli.facts.cache_plan import CachePlan
+from dspark_cli.facts.cache_summary import CacheSummary
 from dspark_cli.findings.finding import Finding, NotChecked
 
 
@@ -31,6 +32,14 @@ class CacheReport:
     not_checked: tuple[NotChecked, ...]
     what_if: tuple[WhatIf, ...] = ()
     """Best capacity first, what is refused last."""
+
+
+@dataclass(frozen=True)
+class ServerCacheReport:
+    """A running server's, or a log's: a report for each plan that the engine holds, where it told them."""
+
+    summary: CacheSummary
+    reports: tuple[CacheReport, ...]
 
 
 def by_capacity(compared: list[WhatIf]) -> tuple[WhatIf, ...]:

@@ -12,10 +12,13 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 from dspark_cli.inside_vllm.answer import Refused
 from dspark_cli.sources.vllm_log import readable
 
+GPUS_ENOUGH_FOR_ANY_PLAN = 1024
+
 
 def engine_config(vllm_args: list[str]) -> VllmConfig:
     """Raises Refused where vLLM does not take the arguments, in its own words."""
     _inspect_models_in_this_process()
+    _have_gpus_enough()
     parser = make_arg_parser(FlexibleArgumentParser())
 
     def refuse(message: str) -> None:
@@ -39,6 +42,14 @@ def _inspect_models_in_this_process() -> None:
         registry._run_in_subprocess = lambda look: look()
 
 
+def _have_gpus_enough() -> None:
+    """A plan may be for more GPUs than this machine has."""
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cuda_alike():
+        type(current_platform).device_count = classmethod(lambda _: GPUS_ENOUGH_FOR_ANY_PLAN)
+
+
 def drafter_engine_config(config: VllmConfig) -> VllmConfig:
     """What vLLM changes for the drafter: attention backend, causality, KV dtype, and its own parallel sizes."""
     from vllm.model_executor.models.qwen3_dflash import dflash_has_any_non_causal
@@ -54,6 +65,10 @@ def drafter_engine_config(config: VllmConfig) -> VllmConfig:
     cache = replace(config.cache_config, cache_dtype=kv_dtype) if kv_dtype else config.cache_config
     own = replace(config, attention_config=attention, cache_config=cache)
     own.parallel_config = dataclasses.replace(config.parallel_config, **_drafter_sizes(config))
+    if speculative.method == "dspark":
+        from vllm.model_executor.models.utils import get_draft_quant_config
+
+        own.quant_config = get_draft_quant_config(config)
     return own
 
 

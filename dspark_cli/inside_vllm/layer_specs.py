@@ -2,6 +2,8 @@
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,8 +11,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 from vllm.config import VllmConfig, set_current_vllm_config
 
+from dspark_cli.inside_vllm.answer import Refused
 from dspark_cli.inside_vllm.engine_config import drafter_context_parallel, drafter_engine_config
 from dspark_cli.inside_vllm.planned_ranks import take_place
+from dspark_cli.sources.vllm_log import readable
 
 BUILT, DERIVED = "built", "derived"
 
@@ -78,25 +82,52 @@ def _place_layers(config: VllmConfig, model: Any, role: str, sources: dict[str, 
     before = dict(layers)
     try:
         weights = _build(config, model)
-    except Exception as error:
-        from dspark_cli.inside_vllm.derived.layers import derive_layers
-
+    except (ValueError, NotImplementedError, AssertionError) as refusal:
+        raise Refused(f"vLLM refuses to build the {role}: {' '.join(readable(str(refusal)))}") from None
+    except Exception as failure:
         layers.clear()
         layers.update(before)
-        layers.update(derive_layers(config, model))
-        sources[role] = f"{DERIVED}: vLLM's code does not build here ({type(error).__name__}: {error})"
-        return None
+        why = f"vLLM's code does not build here ({type(failure).__name__}: {failure})"
+        layers.update(_derived(config, model, why))
+        sources[role] = f"{DERIVED}: {why}"
+        return _weight_bytes_on_disk(config, model)
     sources[role] = BUILT
     return weights
+
+
+def _derived(config: VllmConfig, model: Any, why: str) -> dict[str, Any]:
+    from dspark_cli.inside_vllm.derived.layers import UnknownLayerKind, derive_layers
+
+    try:
+        return dict(derive_layers(config, model))
+    except UnknownLayerKind as unknown:
+        raise Refused(f"{why}, and {unknown}") from None
+
+
+def _weight_bytes_on_disk(config: VllmConfig, model: Any) -> int | None:
+    """A GPU's share of the checkpoint, where it is in a folder here. Safetensors hold little beside the weights."""
+    files = list(Path(model.model).glob("*.safetensors"))
+    parallel = config.parallel_config
+    ranks = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
+    return sum(file.stat().st_size for file in files) // ranks if files else None
 
 
 def _build(config: VllmConfig, model: Any) -> int:
     from vllm.model_executor.model_loader.utils import initialize_model
     from vllm.utils.torch_utils import set_default_torch_dtype
 
+    _have_a_workspace()
     with torch.device("meta"), _EverythingOnMeta(), set_default_torch_dtype(model.dtype):
         module = initialize_model(config, model_config=model)
     return sum(weight.nbytes for weight in module.parameters())
+
+
+def _have_a_workspace() -> None:
+    """Sparse attention reserves scratch memory while it is built."""
+    with suppress(ImportError):
+        from vllm.v1.worker.workspace import init_workspace_manager
+
+        init_workspace_manager(torch.device("meta"))
 
 
 class _EverythingOnMeta(TorchFunctionMode):

@@ -35,6 +35,7 @@ def stand_in(platform: str, gpu: dict[str, Any] | None) -> None:
     import vllm.platforms
 
     vllm.platforms._current_platform = _cuda(gpu) if gpu is not None else _cpu()
+    _say_that_deep_gemm_is_there()
 
 
 def _is_missing(module: str) -> bool:
@@ -48,6 +49,13 @@ def _remember_that_images_cannot_be_resized() -> None:
     import transformers.utils.import_utils as optional
 
     optional.is_torchvision_available()
+
+
+def _say_that_deep_gemm_is_there() -> None:
+    """vLLM's GPU build brings it."""
+    import vllm.utils.deep_gemm
+
+    vllm.utils.deep_gemm.has_deep_gemm = lambda: True
 
 
 def _answer_as_gpu(gpu: dict[str, Any]) -> None:
@@ -140,10 +148,6 @@ def _cuda(gpu: dict[str, Any]) -> Any:
         @classmethod
         def get_device_total_memory(cls, device_id: int = 0) -> int:
             return int(gpu["memory_bytes"])
-
-        @classmethod
-        def device_count(cls) -> int:
-            return 1024
 
         @classmethod
         def num_compute_units(cls, device_id: int = 0) -> int:

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from dspark_cli.errors import BadInput
 from dspark_cli.facts.cache_bytes import where_bytes_go
 from dspark_cli.facts.cache_plan import CachePlan
-from dspark_cli.facts.cache_report import CacheReport, WhatIf, by_capacity
+from dspark_cli.facts.cache_report import CacheReport, ServerCacheReport, WhatIf, by_capacity
+from dspark_cli.facts.cache_summary import CacheSummary, WorkerCache
 from dspark_cli.facts.gpu_kind import DEFAULT_GPU, GpuKind, gpu_kind
 from dspark_cli.findings.cache.check import CacheEvidence, check_cache
 from dspark_cli.planning.deployment import Deployment
 from dspark_cli.planning.what_if import what_if_scenarios
 from dspark_cli.sources.cache_planner import PlannedScenario, StandIn, plan_scenarios
 from dspark_cli.sources.vllm_advice import next_step_for
-from dspark_cli.sources.vllm_install import VllmInstall
+from dspark_cli.sources.vllm_install import VllmInstall, release_of
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,25 @@ def inspect_deployment(
         findings=checked.findings,
         not_checked=checked.not_checked,
         what_if=by_capacity([_compared(one) for one in planned[1 + len(alone) :]]),
+    )
+
+
+def judge_server(summary: CacheSummary) -> ServerCacheReport:
+    """What the engine holds, judged as a plan is; what only a plan knows is not checked."""
+    return ServerCacheReport(summary, tuple(_report_of_engine(worker, summary) for worker in summary.workers))
+
+
+def _report_of_engine(worker: WorkerCache, summary: CacheSummary) -> CacheReport:
+    checked = check_cache(CacheEvidence(worker.plan, None, summary.vllm and release_of(summary.vllm)))
+    return CacheReport(
+        vllm=f"vLLM {summary.vllm}" if summary.vllm else "vLLM",
+        made_for=f"{worker.plan.platform} of {summary.where} ({', '.join(worker.workers)})",
+        plan=worker.plan,
+        bytes=where_bytes_go(worker.plan),
+        alone=None,
+        memory_estimated=False,
+        findings=checked.findings,
+        not_checked=checked.not_checked,
     )
 
 

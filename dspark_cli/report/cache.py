@@ -32,7 +32,7 @@ def show_cache_report(report: CacheReport) -> None:
     console = result_console()
     plan = report.plan
     layout = f", layout {plan.layout}" if plan.layout else ""
-    console.print(Text(printable(f"KV cache on {report.made_for}{layout}, planned by {report.vllm}")))
+    console.print(Text(printable(f"KV cache on {report.made_for}{layout}, by {report.vllm}")))
     for model, source in plan.sources:
         if source != "built":
             console.print(Text(printable(f"{model} {source}"), style="yellow"))
@@ -77,14 +77,14 @@ COLUMNS = (
     _Column("kind", _kind, is_number=False),
     _Column("layers", lambda group: _layers(group)),
     _Column("block\ntokens", lambda group: f"{group.block_tokens:,}"),
-    _Column("page\na layer", lambda group: f"{group.page_bytes:,}"),
+    _Column("page\na layer", lambda group: _bytes(group.page_bytes)),
     _Column(
         "padded\npage",
-        lambda group: f"{group.padded_page_bytes:,}",
+        lambda group: _bytes(group.padded_page_bytes),
         shown_for=lambda plan: any(group.page_bytes != group.padded_page_bytes for group in plan.groups),
     ),
-    _Column("bytes\na block", lambda group: f"{group.block_bytes:,}"),
-    _Column("blocks a\nsequence", lambda group: f"{group.blocks_per_sequence:,}"),
+    _Column("bytes\na block", lambda group: _bytes(group.block_bytes)),
+    _Column("blocks\na seq.", lambda group: f"{group.blocks_per_sequence:,}"),
     _Column(
         "draft\nflag",
         lambda group: "yes" if group.draft_flag else "",
@@ -134,8 +134,8 @@ def _capacity(report: CacheReport) -> str:
         )
     if report.memory_estimated and plan.weight_bytes:
         lines.append(
-            f"(an upper bound: the GPU's memory less {_size(plan.weight_bytes)} of weights; activations and graphs\n"
-            "take more, which only a run can tell; to be exact give --kv-memory)"
+            f"(an upper bound: the GPU's memory less {_size(plan.weight_bytes)} of weights; activations\n"
+            "and graphs take more, which only a run can tell; to be exact give --kv-memory)"
         )
     if report.alone is not None:
         lines.append(_cost_of_drafter(plan, report.alone))
@@ -215,7 +215,7 @@ def _row(one: WhatIf, asked: CachePlan) -> tuple[str, ...]:
     return (
         printable(one.change),
         str(len(one.plan.groups)),
-        f"{one.plan.pool_bytes_per_block:,}",
+        _bytes(one.plan.pool_bytes_per_block),
         f"{_tokens(one.plan):,.0f}",
         "" if one.plan is asked else f"{gained:+.1%}",
     )
@@ -223,6 +223,11 @@ def _row(one: WhatIf, asked: CachePlan) -> tuple[str, ...]:
 
 def _tokens(plan: CachePlan) -> float:
     return float(plan.kv_tokens) if plan.kv_tokens is not None else plan.tokens_per_gib
+
+
+def _bytes(count: int) -> str:
+    """Exact: in KiB where it is large and whole."""
+    return f"{count >> 10:,}K" if count >= 1 << 20 and count % 1024 == 0 else f"{count:,}"
 
 
 def _size(count: int) -> str:

@@ -25,7 +25,7 @@ class VllmInstall:
     @property
     def release(self) -> str:
         """Major and minor version, such as 0.32."""
-        return ".".join(self.version.split(".")[:2])
+        return release_of(self.version)
 
     @property
     def verified(self) -> bool:
@@ -48,6 +48,10 @@ class VllmInstall:
             return hidden
         shim = _metadata_shim(self.version if stand_in else f"{self.version}+cpu")
         return {**hidden, "PYTHONPATH": os.pathsep.join(filter(None, [str(shim), os.environ.get("PYTHONPATH")]))}
+
+
+def release_of(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def find_vllm() -> VllmInstall:

@@ -1,0 +1,227 @@
+"""What the status plugin of a running vLLM server says."""
+
+import dataclasses
+import json
+import math
+import os
+import threading
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from dspark_cli import __version__
+from dspark_cli.errors import BadInput, NotFit
+from dspark_cli.facts.cache_plan import CachePlan
+from dspark_cli.sources.server_metrics import _client, metrics_address, without_credentials
+from dspark_cli.status_plugin.names import ROUTE
+
+if TYPE_CHECKING:
+    import httpx
+
+KEY_VARIABLE = "VLLM_API_KEY"
+LARGEST_BODY = 16 * 1024 * 1024
+"""A worker's plan has some 10 KB."""
+START_WITH_PLUGIN = "start the server with dspark-tool serve --status"
+PLAN_WITHOUT_SERVER = "plan the same without the server: dspark-tool inspect-cache --model MODEL --draft DRAFT"
+UNSUPPORTED = 501
+LONGEST_NAME = 1_000
+LARGEST_NUMBER = 1 << 63
+
+
+class NoPlugin(NotFit):
+    """The server has no status plugin."""
+
+
+class KeyWanted(NotFit):
+    """The status plugin asks for the server's API key, and it got none or another."""
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """One worker's place and its plan, or the reason why it has none to tell."""
+
+    rank: int
+    dp_rank: int = 0
+    pp_rank: int = 0
+    tp_rank: int = 0
+    plan: CachePlan | None = None
+    unsupported: str | None = None
+
+
+@dataclass(frozen=True)
+class CacheStatus:
+    """`engines` of data parallelism are behind the server; `workers` are those of the first one."""
+
+    engines: int
+    workers: tuple[WorkerStatus, ...]
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """`dspark_tool` and `vllm` are the versions in the server."""
+
+    dspark_tool: str
+    vllm: str
+    cache: CacheStatus
+
+
+def api_key(variable: str | None) -> str | None:
+    """The API key in the environment variable that the user names; without a name, in vLLM's own, if it is set.
+
+    Raises:
+        BadInput: the named variable is not set, or holds what can be no key. The key itself is never shown.
+    """
+    key = os.environ.get(variable or KEY_VARIABLE)
+    if not key:
+        if variable:
+            raise BadInput(f"the environment variable {variable} is not set", f"export {variable}=KEY, without quotes")
+        return None
+    if not (key.isascii() and key.isprintable()):
+        raise BadInput(f"what {variable or KEY_VARIABLE} holds can be no API key", "see that it has no line break")
+    return key
+
+
+def read_status(url: str, timeout_s: float = 10.0, key: str | None = None) -> ServerStatus:
+    """Ask the server at `url`; all of it must end within `timeout_s`.
+
+    Raises:
+        BadInput: not an http(s) URL.
+        NoPlugin, KeyWanted: what their names say.
+        NotFit: nobody answers in time, the plugin cannot tell, or the answer is no status.
+    """
+    address = status_address(url)
+    shown = without_credentials(address)
+    result: Future[ServerStatus] = Future()
+
+    def work() -> None:
+        try:
+            result.set_result(parse_status(_fetch(address, timeout_s, key), shown))
+        except Exception as error:
+            result.set_exception(error)
+
+    # httpx bounds each read, not the whole: a server that drips its headers would hold an ordinary call for ever.
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return result.result(timeout_s)
+    except TimeoutError:
+        raise NotFit(
+            f"{shown} did not answer within {timeout_s:g} s", "is the server overloaded? give it longer: --timeout"
+        ) from None
+
+
+def status_address(url: str) -> str:
+    """`url` with the plugin's route at its end, whatever the user gave of it. Raises BadInput."""
+    parts = urlsplit(metrics_address(url))
+    return parts._replace(path=parts.path.removesuffix("/metrics") + ROUTE).geturl()
+
+
+def parse_status(body: bytes, shown: str) -> ServerStatus:
+    """The status in a JSON text, believed in nothing: types, ranges and lengths are checked.
+
+    Raises:
+        NotFit: it is no status, or one of a version that differs.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        status = TypeAdapter(ServerStatus).validate_json(body)
+        _check_plausible(status)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(step) for step in first["loc"]) or "it"
+        raise _no_status(shown, f"{place[:100]}: {first['msg'][:100]}") from None
+    except ValueError as error:
+        raise _no_status(shown, str(error)) from None
+    return status
+
+
+def _no_status(shown: str, reason: str) -> NotFit:
+    return NotFit(
+        f"{shown} answers, but with no status that dspark-tool {__version__} can read ({reason})",
+        "run the server and this command with the same version of dspark-tool",
+    )
+
+
+def _check_plausible(status: ServerStatus) -> None:
+    """Raises ValueError where a count is negative or absurd, or a name is long or would drive a terminal."""
+    for value in _leaves(status):
+        if isinstance(value, str) and not (len(value) <= LONGEST_NAME and value.isprintable()):
+            raise ValueError("a name is too long, or has control characters")
+        if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
+            raise ValueError("a number is negative or infinite")
+        if isinstance(value, int) and not 0 <= value < LARGEST_NUMBER:
+            raise ValueError("a count is negative or absurdly large")
+    plans = [worker.plan for worker in status.cache.workers if worker.plan]
+    if any(not plan.groups or not plan.pool_bytes_per_block or not plan.blocks_per_sequence for plan in plans):
+        raise ValueError("a plan has no groups or no bytes")
+    if not status.cache.workers:
+        raise ValueError("no worker is in it")
+
+
+def _leaves(value: Any) -> Iterable[Any]:
+    if dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if not isinstance(value, (list, tuple)):
+        yield value
+        return
+    for held in value:
+        yield from _leaves(held)
+
+
+def _fetch(address: str, timeout_s: float, key: str | None) -> bytes:
+    """Raises NotFit, or TimeoutError where one read takes all the time."""
+    import httpx
+
+    shown = without_credentials(address)
+    # httpx takes the key along to another host on no redirect.
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        with _client(timeout_s) as client, client.stream("GET", address, headers=headers) as response:
+            body = _body(response, shown)
+            _check_success(response, body, shown)
+            return body
+    except httpx.TimeoutException:
+        raise TimeoutError from None
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise NotFit(f"no server answers at {shown} ({reason})", "check host and port; is vLLM running?") from None
+    except ValueError:  # the address itself was checked
+        raise NotFit(f"{shown} leads to a host name that cannot be one", "see where the server redirects to") from None
+
+
+def _body(response: "httpx.Response", shown: str) -> bytes:
+    body = bytearray()
+    for chunk in response.iter_raw():  # no compression was asked for
+        body += chunk
+        if len(body) > LARGEST_BODY:
+            raise NotFit(f"{shown} sends more than {LARGEST_BODY >> 20} MiB", "check host and port")
+    return bytes(body)
+
+
+def _check_success(response: "httpx.Response", body: bytes, shown: str) -> None:
+    code = response.status_code
+    if code == 200:
+        return
+    if code == 404:
+        raise NoPlugin(f"{shown} is not there: the server has no status plugin", START_WITH_PLUGIN)
+    if code in (401, 403):
+        raise KeyWanted(
+            f"{shown} wants the server's API key", f"export {KEY_VARIABLE}=KEY, or name another variable: --api-key-env"
+        )
+    what = f"{shown} answers {code}: {_reason(body) or response.reason_phrase}"
+    if code == UNSUPPORTED:
+        raise NotFit(what, PLAN_WITHOUT_SERVER)
+    raise NotFit(what, "ask again when the server is less busy")
+
+
+def _reason(body: bytes) -> str:
+    """The plugin's own words for what went wrong, or nothing."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(answer, dict):
+        return ""
+    return ": ".join(str(answer[key])[:300] for key in ("error", "detail") if isinstance(answer.get(key), str))

@@ -1,0 +1,1 @@
+"""What runs inside a vLLM server that was started with `dspark-tool serve --status`, and in no other."""

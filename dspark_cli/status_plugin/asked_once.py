@@ -1,0 +1,40 @@
+"""One question on behalf of many who ask."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+Answer = TypeVar("Answer")
+
+
+class AskedOnce(Generic[Answer]):
+    """`put` is called for the first who asks; all others share its answer, or its failure while it is under way.
+
+    With `keep` a good answer stays, else it is only shared by those who asked before it came.
+    """
+
+    def __init__(self, put: Callable[[], Awaitable[Answer]], keep: bool) -> None:
+        self._put = put
+        self._keep = keep
+        self._asked: asyncio.Task[Answer] | None = None
+
+    async def answer(self, timeout_s: float) -> Answer:
+        """Raises TimeoutError, after which the question is still under way, and what `put` raises."""
+        if self._asked is None or not self._stands(self._asked):
+            self._asked = asyncio.create_task(self._ask())
+            self._asked.add_done_callback(_take_note)
+        return await asyncio.wait_for(asyncio.shield(self._asked), timeout_s)
+
+    def _stands(self, asked: "asyncio.Task[Answer]") -> bool:
+        if not asked.done():
+            return True
+        return self._keep and not asked.cancelled() and asked.exception() is None
+
+    async def _ask(self) -> Answer:
+        return await self._put()
+
+
+def _take_note(asked: "asyncio.Task[Answer]") -> None:
+    """asyncio complains of an exception that nobody awaited, as when all who asked have timed out."""
+    if not asked.cancelled():
+        asked.exception()

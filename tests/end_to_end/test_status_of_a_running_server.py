@@ -1,0 +1,105 @@
+"""The status plugin in a real vLLM: its figures equal the engine's own, the log's and the offline plan's."""
+
+import dataclasses
+import json
+import re
+import subprocess
+
+import httpx
+import pytest
+
+from dspark_cli.facts.cache_plan import CachePlan
+from dspark_cli.facts.cache_summary import CacheSource
+from dspark_cli.sources.cache_log import read_cache_log
+from dspark_cli.sources.cache_metrics import summary_of_metrics
+from dspark_cli.sources.running_cache import read_running_cache
+from dspark_cli.sources.server_metrics import scrape
+from tests.end_to_end.test_against_a_running_server import cache_config, tool_json
+from tests.live_server import ENGINE_ARGS, TOOL, LiveServer, offline_environment, prompts
+from tests.paths import DFLASH, TARGET
+
+pytestmark = pytest.mark.timeout(600)
+
+HOW_IT_WAS_PLANNED = ("layer_kinds", "stages", "sources", "weight_bytes", "largest_length", "planned_in_s")
+
+
+def plan_of(server: LiveServer) -> CachePlan:
+    (worker,) = read_running_cache(server.url).workers
+    return worker.plan
+
+
+def test_the_plugin_says_what_the_engine_reports(server: LiveServer) -> None:
+    engine = cache_config(server.metrics())
+
+    plan = plan_of(server)
+
+    assert plan.blocks == int(engine["num_gpu_blocks"])
+    assert plan.kv_tokens == int(engine["kv_cache_size_tokens"])
+    assert plan.full_sequences == float(engine["kv_cache_max_concurrency"])
+    assert {group.block_tokens for group in plan.groups} == {int(engine["block_size"])}
+    assert plan.max_model_len == 4096
+
+
+def test_it_knows_the_drafters_layers(server: LiveServer) -> None:
+    (group,) = plan_of(server).groups
+
+    assert (group.role, len(group.layers), group.draft_layers) == ("shared", 6, 2)
+
+
+def test_the_running_engine_is_as_planned(server: LiveServer) -> None:
+    planned = tool_json("inspect-cache", "--model", str(TARGET), "--draft", str(DFLASH), "--json", *ENGINE_ARGS)["plan"]
+
+    running = json.loads(json.dumps(dataclasses.asdict(plan_of(server))))
+
+    assert running["memory_bytes"] == running["blocks"] * running["pool_bytes_per_block"] <= planned["memory_bytes"]
+    for field in running.keys() - {"memory_bytes", *HOW_IT_WAS_PLANNED}:
+        assert running[field] == planned[field], field
+
+
+def test_the_log_and_the_metrics_agree_and_say_less(server: LiveServer) -> None:
+    plan = plan_of(server)
+
+    (in_log,) = read_cache_log(server.log).engines
+    (in_metrics,) = summary_of_metrics(scrape(server.url), "ask").engines
+
+    assert (in_log.kv_tokens, in_log.max_model_len, in_log.layout) == (plan.kv_tokens, plan.max_model_len, plan.layout)
+    assert in_log.full_sequences == round(plan.full_sequences or 0, 2)
+    assert in_log.blocks is None
+    assert (in_metrics.blocks, in_metrics.kv_tokens, in_metrics.max_model_len) == (
+        plan.blocks,
+        plan.kv_tokens,
+        plan.max_model_len,
+    )
+    assert in_metrics.layout is None
+
+
+def test_asking_often_while_the_server_works_does_no_harm(server: LiveServer) -> None:
+    text = server.complete(prompts()[3], max_tokens=32)
+    with httpx.Client() as client:
+        answers = {client.get(f"{server.url}/dspark/status", timeout=30).text for _ in range(50)}
+
+    assert len(answers) == 1
+    assert server.complete(prompts()[3], max_tokens=32)
+    assert text
+    assert read_running_cache(server.url).source is CacheSource.PLUGIN
+
+
+def test_the_route_only_reads(server: LiveServer) -> None:
+    url = f"{server.url}/dspark/status"
+
+    assert {httpx.request(method, url).status_code for method in ("POST", "PUT", "PATCH", "DELETE")} == {405}
+    assert httpx.get(url).headers["content-type"] == "application/json"
+
+
+def test_other_plugins_were_not_switched_off(server: LiveServer) -> None:
+    done = subprocess.run(
+        [TOOL, "serve", str(TARGET), "--draft", str(DFLASH), "--status", "--dry-run"],
+        capture_output=True,
+        text=True,
+        env=offline_environment(),
+    )
+
+    found = re.search(r"VLLM_PLUGINS=(\S+)", done.stdout)
+    assert found is not None
+    assert {"lora_filesystem_resolver", "lora_hf_hub_resolver", "dspark_status"} <= set(found[1].split(","))
+    assert "Failed to load plugin" not in server.log.read_text()
