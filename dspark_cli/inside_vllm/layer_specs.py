@@ -81,8 +81,8 @@ def _place_layers(config: VllmConfig, model: Any, role: str, sources: dict[str, 
     layers = config.compilation_config.static_forward_context
     before = dict(layers)
     try:
-        weights = _build(config, model)
-    except (ValueError, NotImplementedError, AssertionError) as refusal:
+        weights = build_on_meta(config, model)
+    except ValueError as refusal:
         raise Refused(f"vLLM refuses to build the {role}: {' '.join(readable(str(refusal)))}") from None
     except Exception as failure:
         layers.clear()
@@ -112,7 +112,8 @@ def _weight_bytes_on_disk(config: VllmConfig, model: Any) -> int | None:
     return sum(file.stat().st_size for file in files) // ranks if files else None
 
 
-def _build(config: VllmConfig, model: Any) -> int:
+def build_on_meta(config: VllmConfig, model: Any) -> int:
+    """Let vLLM build `model`; its attention layers are then in the forward context. Returns the weights' bytes."""
     from vllm.model_executor.model_loader.utils import initialize_model
     from vllm.utils.torch_utils import set_default_torch_dtype
 
@@ -131,10 +132,10 @@ def _have_a_workspace() -> None:
 
 
 class _EverythingOnMeta(TorchFunctionMode):
-    """Tensors that model code puts on a device by name are made on the meta device like the others."""
+    """Tensors that model code puts on a device by name, stay on the meta device like the others."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        if func in _device_constructors():
+        if func in _device_constructors() or kwargs.get("device") is not None:
             kwargs["device"] = "meta"
         return func(*args, **kwargs)

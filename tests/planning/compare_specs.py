@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from dspark_cli.inside_vllm.stand_in_platform import stand_in
@@ -45,10 +44,11 @@ def compare(case: dict[str, Any]) -> dict[str, Any]:
 
 def layers_of(case: dict[str, Any], make: Callable[[Any], None]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Layer name -> spec, and what else there is to say of the layers that `make` puts into the forward context."""
+    from dspark_cli.inside_vllm.engine_config import engine_config
     from dspark_cli.inside_vllm.planned_ranks import take_place
 
     try:
-        config = engine_config(case["options"])
+        config = engine_config(vllm_args(case["options"]))
         take_place(config, case["stage"])
         make(config)
         specs = specs_of(config)
@@ -62,31 +62,25 @@ def layers_of(case: dict[str, Any], make: Callable[[Any], None]) -> tuple[dict[s
     }
 
 
-def engine_config(options: dict[str, Any]) -> Any:
-    """vLLM's configuration, with every model class inspected here: vLLM would start a process for each."""
-    from vllm.engine.arg_utils import EngineArgs
-    from vllm.model_executor.models import ModelRegistry
-
-    folders = [options["model"], (options.get("speculative_config") or {}).get("model")]
-    for folder in filter(None, folders):
-        for architecture in json.loads(Path(folder, "config.json").read_text())["architectures"]:
-            known = ModelRegistry.models.get(architecture)
-            if hasattr(known, "module_name"):
-                ModelRegistry.register_model(architecture, known.load_model_cls())
-    return EngineArgs(skip_tokenizer_init=True, **options).create_engine_config()
+def vllm_args(options: dict[str, Any]) -> list[str]:
+    """Options of vLLM's engine as words of its command line."""
+    words = ["--skip-tokenizer-init"]
+    for name, value in options.items():
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            values = value if isinstance(value, list) else [json.dumps(value) if isinstance(value, dict) else value]
+            words += [f"--{option}", *map(str, values)]
+    return words
 
 
 def build(config: Any) -> None:
     """vLLM's own model code, target and drafter."""
-    import torch
-    from vllm.model_executor.model_loader.utils import initialize_model
-    from vllm.utils.torch_utils import set_default_torch_dtype
-    from vllm.v1.worker.workspace import init_workspace_manager
+    from dspark_cli.inside_vllm.layer_specs import build_on_meta
 
-    init_workspace_manager(torch.device("meta"))
     for part, model in parts(config):
-        with torch.device("meta"), everything_on_meta(), set_default_torch_dtype(model.dtype):
-            initialize_model(part, model_config=model)
+        build_on_meta(part, model)
 
 
 def derive(config: Any) -> None:
@@ -97,40 +91,12 @@ def derive(config: Any) -> None:
 
 
 def parts(config: Any) -> Iterator[tuple[Any, Any]]:
-    """The target's configuration and the drafter's, as vLLM's speculators make it."""
-    from vllm.compilation.backends import set_model_tag
-    from vllm.config import replace
-    from vllm.model_executor.models.qwen3_dflash import dflash_has_any_non_causal
+    """The target's configuration and model, and the drafter's."""
+    from dspark_cli.inside_vllm.engine_config import drafter_engine_config
 
     yield config, config.model_config
-    speculative = config.speculative_config
-    if speculative is None:
-        return
-    drafter = speculative.draft_model_config
-    attention = replace(
-        config.attention_config,
-        backend=speculative.attention_backend,
-        use_non_causal=dflash_has_any_non_causal(drafter.hf_config),
-    )
-    cache = config.cache_config
-    if speculative.kv_cache_dtype is not None:
-        cache = replace(cache, cache_dtype=speculative.kv_cache_dtype)
-    with set_model_tag(f"{speculative.method}_head"):
-        yield replace(config, attention_config=attention, cache_config=cache), drafter
-
-
-def everything_on_meta() -> Any:
-    """Tensors that model code puts on a GPU by name, put on the meta device like the others."""
-    from torch.overrides import TorchFunctionMode
-
-    class OnMeta(TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = dict(kwargs or {})
-            if kwargs.get("device") is not None:
-                kwargs["device"] = "meta"
-            return function(*args, **kwargs)
-
-    return OnMeta()
+    if config.speculative_config is not None:
+        yield drafter_engine_config(config), config.speculative_config.draft_model_config
 
 
 def specs_of(config: Any) -> dict[str, Any]:

@@ -55,9 +55,8 @@ def _compare(where: str, folder: Path) -> dict[str, Any]:
 
 
 def _environment(where: str, folder: Path) -> dict[str, str]:
-    shim = find_vllm().added_environment() if where == "cpu" else _vllm_without_cpu_in_its_version(folder)
     return {
-        **shim,
+        **find_vllm().added_environment(stand_in=where != "cpu"),
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
@@ -66,16 +65,6 @@ def _environment(where: str, folder: Path) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
     }
-
-
-def _vllm_without_cpu_in_its_version(folder: Path) -> dict[str, str]:
-    """vLLM leaves Triton out where its version says cpu, and its GPU code does not import without."""
-    version = find_vllm().version.partition("+")[0]
-    metadata = folder / "as-for-gpus" / f"vllm-{version}.dist-info" / "METADATA"
-    metadata.parent.mkdir(parents=True, exist_ok=True)
-    metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
-    paths = [str(metadata.parents[1]), os.environ.get("PYTHONPATH")]
-    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 @pytest.mark.parametrize(("where", "name"), [(where, name) for where in GPUS for name in NAMES[where]])
