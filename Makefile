@@ -1,5 +1,5 @@
 # `make demo` and `make test` set everything up on the first call. PYTHON=python3.12 chooses another interpreter.
-.PHONY: setup test check demo lock clean
+.PHONY: setup test check demo public-plans lock clean
 export PYTHON
 
 setup:
@@ -15,6 +15,9 @@ check: setup
 
 demo: setup
 	@.venv/bin/python -m tests.demo
+
+public-plans: setup
+	.venv/bin/python -m benchmarks.public_plans
 
 lock:
 	python3 requirements/lock.py

@@ -39,6 +39,8 @@ class KVCacheGroup:
     """Ranks that hold the same bytes, because there are fewer KV heads than ranks; of the layer with most."""
     copied_block_bytes: int
     """How many of the useful bytes are such copies, one rank's counted as the original."""
+    bucket: int = 0
+    """Groups with the same number have layers of one specification, which vLLM dealt to several groups."""
 
     @property
     def is_state(self) -> bool:

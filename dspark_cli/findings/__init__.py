@@ -1,0 +1,1 @@
+"""Rules over facts. Nothing here prints, runs vLLM or imports it."""

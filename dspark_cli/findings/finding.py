@@ -1,27 +1,52 @@
 """A finding: what is wrong or worth knowing, with the numbers that show it and what to do about it."""
 
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import StrEnum
 
 
-class Severity(IntEnum):
-    INFO = 1
-    WARNING = 2
-    ERROR = 3
+class Severity(StrEnum):
+    """Ordered: INFO < WARNING < ERROR."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+    def __lt__(self, other: str) -> bool:
+        return self.rank < Severity(other).rank
+
+    def __le__(self, other: str) -> bool:
+        return self.rank <= Severity(other).rank
+
+    def __gt__(self, other: str) -> bool:
+        return self.rank > Severity(other).rank
+
+    def __ge__(self, other: str) -> bool:
+        return self.rank >= Severity(other).rank
 
 
 @dataclass(frozen=True)
 class Finding:
+    """One thing found. `what` is a sentence with the numbers, `evidence` has them by name."""
+
     id: str
     severity: Severity
     what: str
     evidence: dict[str, int | float | str | bool | None] = field(default_factory=dict)
     advice: str = ""
+    """What to do now, with the options to type."""
     fixed_since: str | None = None
+    """The vLLM release in which the cause is gone."""
     source: str = ""
+    """Where the rule comes from."""
 
 
 @dataclass(frozen=True)
 class NotChecked:
+    """A check that could not be made, and for want of what."""
+
     id: str
     why: str

@@ -64,13 +64,19 @@ def _one_stage(config: VllmConfig, stage: int, is_last: bool) -> StageLayers:
     with set_current_vllm_config(config):
         specs = get_kv_cache_spec(config)
         backends = {name: layers[name].get_attn_backend().get_name() for name in specs}
-    if draft and drafter_context_parallel(config) == 1 < config.parallel_config.decode_context_parallel_size:
+    if draft and _is_replicated(config):
         for name in draft & specs.keys():
             specs[name] = dataclasses.replace(specs[name], dcp_sharded=False)
     known = [size for size in weights if size is not None]
     return StageLayers(
         specs, draft & specs.keys(), backends, sources, sum(known) if len(known) == len(weights) else None
     )
+
+
+def _is_replicated(config: VllmConfig) -> bool:
+    """Whether every context parallel rank holds all of the drafter's KV; model runner V1 knows nothing of it."""
+    context_parallel = config.parallel_config.decode_context_parallel_size
+    return bool(config.use_v2_model_runner) and drafter_context_parallel(config) == 1 < context_parallel
 
 
 def _place_layers(config: VllmConfig, model: Any, role: str, sources: dict[str, str]) -> int | None:

@@ -10,7 +10,13 @@ from vllm.config import VllmConfig
 
 def describe_groups(plan: Any, draft: Collection[str], config: VllmConfig) -> list[dict[str, Any]]:
     """A dictionary a group, with the fields of `facts.cache_plan.KVCacheGroup`; `draft` names the drafter's layers."""
-    return [_group(group, draft, config) for group in plan.kv_cache_groups]
+    specs: list[Any] = []
+    described = []
+    for group in plan.kv_cache_groups:
+        if group.kv_cache_spec not in specs:
+            specs.append(group.kv_cache_spec)
+        described.append({**_group(group, draft, config), "bucket": specs.index(group.kv_cache_spec)})
+    return described
 
 
 def whole_plan(plans: Sequence[Any]) -> Any:

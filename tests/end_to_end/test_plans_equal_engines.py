@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from dspark_cli.facts.cache_plan import CachePlan
+from dspark_cli.findings.cache.check import CacheEvidence, check_cache
+from dspark_cli.findings.finding import Severity
 from dspark_cli.sources.cache_planner import Scenario, plan_scenarios
 from dspark_cli.sources.vllm_install import find_vllm
 from tests.live_server import offline_environment
@@ -93,8 +95,19 @@ def test_the_plan_is_the_engine_s_cache(at: int, engines: list[dict[str, Any]], 
     ] == engine["groups"]
 
 
-def test_what_the_first_model_runner_refuses_is_planned_all_the_same(engines: list[dict[str, Any]]) -> None:
+def test_what_the_first_model_runner_refuses_is_found_beforehand(
+    engines: list[dict[str, Any]], plans: list[CachePlan]
+) -> None:
+    checked = check_cache(CacheEvidence(plans[len(PAIRS)], None, "0.32"))
+
     assert "All drafting layers should belong to the same kv cache group" in engines[len(PAIRS)]["refused"]
+    assert [finding.id for finding in checked.findings if finding.severity is Severity.ERROR] == ["draft-layers-split"]
+
+
+def test_no_plan_of_an_engine_that_starts_has_an_error(plans: list[CachePlan]) -> None:
+    for plan in plans[: len(PAIRS)]:
+        checked = check_cache(CacheEvidence(plan, None, "0.32"))
+        assert all(finding.severity < Severity.ERROR for finding in checked.findings)
 
 
 def test_the_geometries_differ(plans: list[CachePlan]) -> None:

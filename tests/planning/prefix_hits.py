@@ -73,6 +73,7 @@ def _compute(manager: Any, tokens: list[int], hasher: Any, step: int) -> int:
     blocks, found, _ = manager.get_computed_blocks(request)
     computed, cached = found, (found, blocks)
     while computed < request.num_tokens:
+        manager.new_step_starts()
         count = min(step - computed % step, request.num_tokens - computed)
         assert manager.allocate_slots(request, count, *cached) is not None
         computed += count
