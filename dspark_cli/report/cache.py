@@ -51,9 +51,9 @@ def groups_table(plan: CachePlan) -> Table:
     """Groups that differ in their layers only share a row."""
     shown = [column for column in COLUMNS if column.shown_for(plan)]
     table = Table(box=None, pad_edge=False)
-    table.add_column("group", justify="right")
+    table.add_column("group", justify="right", no_wrap=True)
     for column in shown:
-        table.add_column(column.heading, justify="right" if column.is_number else "left")
+        table.add_column(column.heading, justify="right" if column.is_number else "left", no_wrap=True)
     for numbers, group in _alike(plan.groups):
         table.add_row(numbers, *(column.cell(group) for column in shown))
     return table
@@ -69,7 +69,7 @@ class _Column:
 
 def _kind(group: KVCacheGroup) -> str:
     kind = group.kind.removesuffix(" attention").removesuffix(" window")
-    return printable(kind if group.window is None else f"{kind} {group.window:,}")
+    return printable(kind if group.window is None else f"{kind} {group.window}")
 
 
 COLUMNS = (
@@ -89,7 +89,7 @@ COLUMNS = (
         "draft\nflag",
         lambda group: "yes" if group.draft_flag else "",
         is_number=False,
-        shown_for=lambda plan: plan.policy.method is not None,
+        shown_for=lambda plan: any(group.draft_flag for group in plan.groups),
     ),
     _Column(
         "ranks\nhold",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
@@ -16,17 +16,17 @@ def show_findings(console: Console, findings: Sequence[Finding], not_checked: Se
     if not findings:
         console.print(Text("\nno findings"))
     for finding in findings:
-        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
-        severity = finding.severity.name.lower()
-        table.add_row(Text(f"\n{severity}", style=COLORS[finding.severity]), Text(f"\n{printable(finding.id)}"))
-        table.add_row("", Text(printable(finding.what)))
-        table.add_row("next", Text(printable(finding.advice)))
+        severity = (str(finding.severity), COLORS[finding.severity])
+        console.print(Text.assemble("\n", severity, f": {printable(finding.id)}"))
+        console.print(_indented(Text(printable(finding.what))))
+        console.print(_indented(Text.assemble(("next: ", "bold"), printable(finding.advice))))
         if finding.fixed_since:
-            table.add_row("fixed", Text(printable(f"in vLLM {finding.fixed_since}")))
-        console.print(table)
+            console.print(_indented(Text(printable(f"fixed since vLLM {finding.fixed_since}"))))
     if not_checked:
         console.print(Text("\nnot checked"))
     for check in not_checked:
-        console.print(Text(printable(f"  {check.id}: {check.why}")))
+        console.print(_indented(Text(printable(f"{check.id}: {check.why}"))))
+
+
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 2))
