@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from dspark_cli.errors import BadInput
 from dspark_cli.facts.cache_bytes import where_bytes_go
 from dspark_cli.facts.cache_plan import CachePlan
-from dspark_cli.facts.cache_report import CacheReport, ServerCacheReport, WhatIf, by_capacity
 from dspark_cli.facts.cache_summary import CacheSummary, WorkerCache
 from dspark_cli.facts.gpu_kind import DEFAULT_GPU, GpuKind, gpu_kind
 from dspark_cli.findings.cache.check import CacheEvidence, check_cache
+from dspark_cli.planning.cache_report import CacheReport, ServerCacheReport, WhatIf, by_capacity
 from dspark_cli.planning.deployment import Deployment
 from dspark_cli.planning.what_if import what_if_scenarios
 from dspark_cli.sources.cache_planner import PlannedScenario, StandIn, plan_scenarios

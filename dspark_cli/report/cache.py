@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dspark_cli.facts.cache_bytes import CacheBytes
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
-from dspark_cli.facts.cache_report import CacheReport, WhatIf
+from dspark_cli.planning.cache_report import CacheReport, WhatIf
 from dspark_cli.report.console import printable, result_console
 from dspark_cli.report.findings import show_findings
 

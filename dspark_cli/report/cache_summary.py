@@ -6,8 +6,8 @@ from pydantic import ByteSize
 from rich.table import Table
 from rich.text import Text
 
-from dspark_cli.facts.cache_report import ServerCacheReport
 from dspark_cli.facts.cache_summary import CacheSummary, EngineCache
+from dspark_cli.planning.cache_report import ServerCacheReport
 from dspark_cli.report.cache import show_cache_report
 from dspark_cli.report.console import printable, result_console
 
