@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dspark_cli.serving.plugins import status_environment
-from dspark_cli.serving.speculative import Speculation, split_speculative_config
+from dspark_cli.serving.speculative import Speculation, take_speculative_config
 from dspark_cli.sources.vllm_install import VllmInstall
 
 SECRET_OPTIONS = ("--api-key", "--hf-token", "--ssl-keyfile-password")
@@ -45,8 +45,9 @@ def serve_command(
         BadInput: the user's arguments contradict the drafter.
         NotFit: the status plugin cannot be switched on.
     """
-    arguments, config = split_speculative_config(vllm_args, speculation)
-    arguments += ["--speculative-config", json.dumps(config)]
+    rest, given = take_speculative_config(vllm_args)
+    config = speculation.merged_with(given)
+    arguments = [*rest, "--speculative-config", json.dumps(config)]
     return ServeCommand(
         vllm=f"{install.distribution} {install.version}",
         argv=[sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", model, *arguments],

@@ -33,7 +33,7 @@ class Speculation:
         return {"method": str(self.method), "model": self.drafter, "num_speculative_tokens": self.tokens}
 
     def merged_with(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The configuration with the user's own keys in it, which win.
+        """The configuration with the user's own keys in it, which win: say, the drafter's attention backend.
 
         Raises:
             BadInput: they name another drafter or method.
@@ -72,25 +72,6 @@ def _doubts(drafter: Checkpoint, method: Method, tokens: int) -> Iterator[str]:
         trained_tokens = trained_draft_tokens(drafter, method)
         if tokens > trained_tokens:
             yield f"{tokens} speculative tokens were asked for, and {drafter.name} was trained for {trained_tokens}"
-
-
-def with_speculative_config(vllm_args: list[str], speculation: Speculation) -> list[str]:
-    """`vllm_args` with the speculative configuration at its end.
-
-    A --speculative-config among the arguments is merged into it, and its keys win: that is how a user adds, say, the
-    drafter's attention backend.
-
-    Raises:
-        BadInput: it is no JSON object, or names another drafter or method.
-    """
-    rest, config = split_speculative_config(vllm_args, speculation)
-    return [*rest, "--speculative-config", json.dumps(config)]
-
-
-def split_speculative_config(vllm_args: list[str], speculation: Speculation) -> tuple[list[str], dict[str, Any]]:
-    """The arguments without --speculative-config, and what `with_speculative_config` makes of it."""
-    rest, given = take_speculative_config(vllm_args)
-    return rest, speculation.merged_with(given)
 
 
 def take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, Any]]:

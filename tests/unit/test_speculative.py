@@ -1,21 +1,19 @@
 """The speculative configuration and how it joins the user's own arguments."""
 
-import json
-
 import pytest
 
 from dspark_cli.errors import BadInput
-from dspark_cli.serving.speculative import Speculation, speculate, with_speculative_config
+from dspark_cli.serving.speculative import Speculation, speculate, take_speculative_config
 from dspark_cli.sources.checkpoint import Method
 from tests.paths import DFLASH, DSPARK
 
 SPECULATION = Speculation(Method.DFLASH, "/drafter", 7)
 
 
-def config_of(arguments: list[str]) -> dict[str, object]:
-    assert arguments.count("--speculative-config") == 1
-    config: dict[str, object] = json.loads(arguments[arguments.index("--speculative-config") + 1])
-    return config
+def merged(vllm_args: list[str]) -> tuple[list[str], dict[str, object]]:
+    """The other arguments, and the configuration that the drafter is served with."""
+    rest, given = take_speculative_config(vllm_args)
+    return rest, SPECULATION.merged_with(given)
 
 
 def test_the_checkpoint_decides_where_the_user_does_not() -> None:
@@ -32,10 +30,10 @@ def test_an_unknown_method_is_refused() -> None:
 
 
 def test_other_arguments_stay_as_they_are() -> None:
-    arguments = with_speculative_config(["--port", "8001", "--max_model_len=4096"], SPECULATION)
+    rest, config = merged(["--port", "8001", "--max_model_len=4096"])
 
-    assert arguments[:3] == ["--port", "8001", "--max_model_len=4096"]
-    assert config_of(arguments) == {"method": "dflash", "model": "/drafter", "num_speculative_tokens": 7}
+    assert rest == ["--port", "8001", "--max_model_len=4096"]
+    assert config == {"method": "dflash", "model": "/drafter", "num_speculative_tokens": 7}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +45,7 @@ def test_other_arguments_stay_as_they_are() -> None:
     ],
 )
 def test_the_users_speculative_config_is_merged_and_wins(given: list[str]) -> None:
-    config = config_of(with_speculative_config(given, SPECULATION))
+    _, config = merged(given)
 
     assert config["attention_backend"] == "FLASH_ATTN"
     assert config["num_speculative_tokens"] == 5
@@ -72,4 +70,4 @@ def test_the_users_speculative_config_is_merged_and_wins(given: list[str]) -> No
 )
 def test_contradictions_are_refused(given: list[str]) -> None:
     with pytest.raises(BadInput):
-        with_speculative_config(given, SPECULATION)
+        merged(given)
