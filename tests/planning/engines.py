@@ -19,12 +19,15 @@ def engine_plan(vllm_args: list[str]) -> dict[str, Any]:
     from vllm.usage.usage_lib import UsageContext
     from vllm.utils.argparse_utils import FlexibleArgumentParser
     from vllm.v1.engine.core import EngineCore
+    from vllm.v1.executor import Executor
     from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
     arguments = make_arg_parser(FlexibleArgumentParser()).parse_args([*vllm_args, *ENGINE_ONLY])
     config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
-    core = EngineCore(config, UniProcExecutor, log_stats=False)
-    worker = core.model_executor.driver_worker.worker.model_runner.kv_cache_config
+    alone = config.parallel_config.world_size == 1
+    core = EngineCore(config, UniProcExecutor if alone else Executor.get_class(config), log_stats=False)
+    worker = core.model_executor.driver_worker.worker.model_runner.kv_cache_config if alone else None
+    worker = worker or core.scheduler.kv_cache_config
     cache = core.vllm_config.cache_config
     try:
         return {
@@ -32,6 +35,7 @@ def engine_plan(vllm_args: list[str]) -> dict[str, Any]:
             "kv_tokens": cache.kv_cache_size_tokens,
             "full_sequences": cache.kv_cache_max_concurrency,
             "pool_bytes": max(tensor.size for tensor in worker.kv_cache_tensors),
+            "every_layer": alone,
             "layout": worker.kv_cache_layout,
             "hit_alignment_tokens": worker.cache_hit_alignment_tokens,
             "groups": [

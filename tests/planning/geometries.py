@@ -14,6 +14,7 @@ MIXED = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window
 
 GEOMETRIES: dict[str, tuple[Path, dict[str, Any]]] = {
     "target": (TARGET, {}),
+    "target-one-head": (TARGET, {"num_key_value_heads": 1}),
     "target-alternating": (TARGET, {**LLAMA, "layer_types": ALTERNATING, "sliding_window": 1024}),
     "target-mostly-sliding": (
         TARGET,
