@@ -28,7 +28,12 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(acceptance)
-app.command(context_settings={"ignore_unknown_options": True})(inspect_cache)  # those are vllm serve's
+app.command(
+    context_settings={
+        "ignore_unknown_options": True,  # they are vllm serve's
+        "help_option_names": ["--help"],  # -h would be found in the middle of vLLM's short options
+    }
+)(inspect_cache)
 app.command()(stress_shift)
 app.command()(doctor)
 

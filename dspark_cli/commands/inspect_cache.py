@@ -69,15 +69,19 @@ def inspect_cache(
     """
     from dspark_cli.planning.inspection import Machine, inspect_deployment
     from dspark_cli.report.cache import show_cache_report
-    from dspark_cli.report.console import waiting
+    from dspark_cli.report.console import show_note, waiting
     from dspark_cli.report.json_document import print_json
     from dspark_cli.sources.gpus import platform_here
     from dspark_cli.sources.vllm_install import find_vllm
 
     threshold = _threshold(fail_on)
     if url is not None or log is not None:
-        if (url is not None and log is not None) or any([model, draft, vllm_args, more_vllm_args, what_if]):
-            raise BadInput("--url, --log and models are three ways to ask", "give one of them")
+        of_models = [model, draft, method, tokens, gpu, kv_memory, gpu_memory, draft_kv_dtype, layout, vllm_args]
+        if (url is not None and log is not None) or any([*of_models, more_vllm_args, what_if, keep_trailing_block]):
+            raise BadInput(
+                "--url and --log ask what is there; the other options plan what could be",
+                "give --url or --log alone, or --model and what to plan",
+            )
         _inspect_server(url, log, timeout, api_key_env, json, threshold)
         return
     asked = _deployment(model, (draft, method, tokens), vllm_args, more_vllm_args or [])
@@ -89,7 +93,10 @@ def inspect_cache(
         keep_trailing_block=keep_trailing_block,
     )
     install = find_vllm()
-    machine = Machine.asked_for(platform, gpu, here=platform_here(install))
+    here = platform_here(install)
+    if here is None and platform == "auto" and gpu is None:
+        show_note("no GPU is visible here, so the plan is for an H100; choose one with --gpu")
+    machine = Machine.asked_for(platform, gpu, here=here)
     _show_notes(install.doubts)
     with waiting(f"asking the planner of vLLM {install.version} (its import takes 5 to 30 s)"):
         report = inspect_deployment(asked, machine, what_if or [], install)
@@ -154,7 +161,7 @@ def parse_size(text: str) -> int:
 def _deployment(
     model: str | None, drafter: tuple[str | None, str | None, int | None], pasted: str | None, more: list[str]
 ) -> "Deployment":
-    from dspark_cli.planning.deployment import deployment, split_command
+    from dspark_cli.planning.deployment import deployment, named_model, split_command
     from dspark_cli.serving.speculative import speculate
     from dspark_cli.sources.checkpoint import check_target
 
@@ -164,7 +171,9 @@ def _deployment(
     speculation = speculate(draft, method, tokens) if draft is not None else None
     _show_notes(speculation.doubts if speculation else ())
     asked = deployment(model, speculation, [*(split_command(pasted) if pasted is not None else []), *more])
-    check_target(asked.model)
+    target = model if model is not None else named_model(asked.vllm_args)
+    if target is not None:
+        check_target(target)
     return asked
 
 

@@ -113,6 +113,8 @@ class CachePlan:
     largest_length: int | None = None
     """The longest sequence that fits, where one of max_model_len does not; 0 where none does."""
     planned_in_s: float | None = None
+    memory_estimated: bool = False
+    """Whether `memory_bytes` is what weights leave of a GPU: an upper bound."""
 
     @property
     def blocks_per_sequence(self) -> int:

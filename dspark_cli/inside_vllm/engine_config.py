@@ -1,6 +1,8 @@
 """Arguments of `vllm serve` as the engine configuration that the server would make of them."""
 
 import dataclasses
+from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from vllm.config import VllmConfig, replace
@@ -15,8 +17,12 @@ from dspark_cli.sources.vllm_log import readable
 GPUS_ENOUGH_FOR_ANY_PLAN = 1024
 
 
-def engine_config(vllm_args: list[str]) -> VllmConfig:
-    """Raises Refused where vLLM does not take the arguments, in its own words."""
+def engine_config(vllm_args: Sequence[str], drafter: bool = True, exact_options: Sequence[str] = ()) -> VllmConfig:
+    """The configuration, without the drafter that the arguments name where `drafter` is False.
+
+    Raises:
+        Refused: vLLM does not take the arguments, in its own words, or has none of `exact_options` by that name.
+    """
     _inspect_models_in_this_process()
     _have_gpus_enough()
     parser = make_arg_parser(FlexibleArgumentParser())
@@ -25,13 +31,33 @@ def engine_config(vllm_args: list[str]) -> VllmConfig:
         raise Refused(f"vLLM does not take these arguments: {message}")
 
     parser.error = refuse
+    for option in exact_options:
+        if option not in parser._option_string_actions:
+            refuse(f"{option} is no option of vllm serve")
     try:
-        arguments = parser.parse_args(vllm_args)
+        arguments = parser.parse_args(list(vllm_args))
+        _name_the_model(arguments, parser)
+        if not drafter:
+            _forget_the_drafter(arguments)
         # The default number of batched tokens, and with it what a window retains, depends on who asks.
         return AsyncEngineArgs.from_cli_args(arguments).create_engine_config(UsageContext.OPENAI_API_SERVER)
     except (ValueError, FileNotFoundError, NotImplementedError, AssertionError) as error:
         reason = " ".join(readable(str(error))) or type(error).__name__
         raise Refused(f"vLLM refuses this configuration: {reason}") from None
+
+
+def _name_the_model(arguments: Namespace, parser: FlexibleArgumentParser) -> None:
+    """As `vllm serve` does it, where the model may stand without an option; vLLM's default is no answer."""
+    if getattr(arguments, "model_tag", None):
+        arguments.model = arguments.model_tag
+    elif arguments.model == parser.get_default("model"):
+        raise Refused("no model is named")
+
+
+def _forget_the_drafter(arguments: Namespace) -> None:
+    for name in vars(arguments):
+        if name == "speculative_config" or name.startswith("spec_"):
+            setattr(arguments, name, None)
 
 
 def _inspect_models_in_this_process() -> None:

@@ -63,6 +63,7 @@ def _one_stage(config: VllmConfig, stage: int, is_last: bool) -> StageLayers:
     current_platform.update_block_size_for_backend(config)
     with set_current_vllm_config(config):
         specs = get_kv_cache_spec(config)
+        _refuse_impossible_pages(specs)
         backends = {name: layers[name].get_attn_backend().get_name() for name in specs}
     if draft and _is_replicated(config):
         for name in draft & specs.keys():
@@ -71,6 +72,12 @@ def _one_stage(config: VllmConfig, stage: int, is_last: bool) -> StageLayers:
     return StageLayers(
         specs, draft & specs.keys(), backends, sources, sum(known) if len(known) == len(weights) else None
     )
+
+
+def _refuse_impossible_pages(specs: dict[str, Any]) -> None:
+    for name, spec in specs.items():
+        if spec.page_size_bytes <= 0 or spec.block_size <= 0:
+            raise Refused(f"{name} asks for a page of {spec.page_size_bytes} bytes: is its config.json right?")
 
 
 def _is_replicated(config: VllmConfig) -> bool:
@@ -88,8 +95,9 @@ def _place_layers(config: VllmConfig, model: Any, role: str, sources: dict[str, 
     before = dict(layers)
     try:
         weights = build_on_meta(config, model)
-    except ValueError as refusal:
-        raise Refused(f"vLLM refuses to build the {role}: {' '.join(readable(str(refusal)))}") from None
+    except (ValueError, AssertionError, ArithmeticError) as refusal:
+        reason = " ".join(readable(str(refusal))) or type(refusal).__name__
+        raise Refused(f"vLLM refuses to build the {role}: {reason}") from None
     except Exception as failure:
         layers.clear()
         layers.update(before)
@@ -126,7 +134,12 @@ def build_on_meta(config: VllmConfig, model: Any) -> int:
     _have_a_workspace()
     with torch.device("meta"), _EverythingOnMeta(), set_default_torch_dtype(model.dtype):
         module = initialize_model(config, model_config=model)
-    return sum(weight.nbytes for weight in module.parameters())
+    return sum(weight.nbytes for name, weight in module.named_parameters() if not _is_shared(name, config, model))
+
+
+def _is_shared(weight: str, config: VllmConfig, model: Any) -> bool:
+    """Whether the drafter uses the target's embedding or output layer, as it does unless its checkpoint brings some."""
+    return model is not config.model_config and any(part in weight for part in ("embed_tokens", "lm_head"))
 
 
 def _have_a_workspace() -> None:

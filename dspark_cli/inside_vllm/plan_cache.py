@@ -5,20 +5,22 @@ A request holds several scenarios, so that comparing them pays for vLLM's import
     {"stand_in": null or {"platform": "cuda", "gpu": {...}}, "scenarios": [{...}, ...]}
 
 with the fields of `sources.cache_planner.Scenario`. The answers are in order: {"scenario": {...}} with either
-{"plan": {...}}, the fields of `facts.cache_plan.CachePlan`, or {"refused": "reason"}. A scenario whose layout or group
-width is "every" has one answer for each that there is.
+{"plan": {...}}, the fields of `facts.cache_plan.CachePlan`, or {"refused": "reason"}. A scenario that asks for every
+layout or group width has one answer for each that there is.
 """
 
 import math
 import os
+import re
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dspark_cli.inside_vllm.answer import Refused, answer
 
-EVERY = "every"
+LAYOUT_VARIABLE = "VLLM_KV_CACHE_LAYOUT"
 
 
 def plan_scenarios(request: dict[str, Any]) -> dict[str, Any]:
@@ -34,6 +36,8 @@ def _answer(scenario: dict[str, Any]) -> dict[str, Any]:
         return {"scenario": scenario, "plan": plan(scenario)}
     except Refused as refusal:
         return {"scenario": scenario, "refused": str(refusal)}
+    except SystemExit:
+        return {"scenario": scenario, "refused": "vLLM's argument parser ended, as it does for --help"}
     except Exception as error:
         traceback.print_exc()
         return {"scenario": scenario, "refused": f"vLLM cannot plan this: {type(error).__name__}: {error}"}
@@ -41,36 +45,45 @@ def _answer(scenario: dict[str, Any]) -> dict[str, Any]:
 
 def _alternatives(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The scenario itself, or one for each layout and group width where it asks for every one."""
-    for key, every in (("layout", _layouts), ("group_width", _widths)):
-        if scenario.get(key) == EVERY:
-            word = key.replace("_", "-")
-            for value in every(scenario):
-                name = scenario["name"].replace(word, f"{word}={value}")
-                yield from _alternatives({**scenario, key: value, "name": name})
-            return
-    yield scenario
+    if not scenario["every"]:
+        yield scenario
+        return
+    word, *rest = scenario["every"]
+    for value, changed in _with_every_layout(scenario) if word == "layout" else _with_every_width(scenario):
+        name = re.sub(rf"\b{word}(?=,|$)", f"{word}={value}", scenario["name"], count=1)
+        yield from _alternatives({**changed, "every": rest, "name": name})
 
 
-def _layouts(_: dict[str, Any]) -> list[str]:
+def _with_every_layout(scenario: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         from vllm.v1.kv_cache_layout import KVCacheLayout
     except ImportError:
-        return []
-    return [layout.name for layout in KVCacheLayout]
+        return
+    for layout in KVCacheLayout:
+        yield layout.name, {**scenario, "environment": [*scenario["environment"], (LAYOUT_VARIABLE, layout.name)]}
+
+
+def _with_every_width(scenario: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for width in _widths(scenario):
+        yield width, {**scenario, "group_width": width}
 
 
 def _widths(scenario: dict[str, Any]) -> list[int]:
     """Group widths that could suit: how many layers of a kind there are, and what divides all of them."""
-    try:
-        kinds = plan({**scenario, "group_width": None, "layout": None})["layer_kinds"]
-    except Refused:
-        return []
-    counts = {kind["layers"] for kind in kinds}
+    answer = _answer({**scenario, "group_width": None, "every": []})
+    if "refused" in answer:
+        return [1]  # refused for the same reason, and then said
+    counts = {kind["layers"] for kind in answer["plan"]["layer_kinds"]}
     return sorted({math.gcd(*counts), *counts})
 
 
 def plan(scenario: dict[str, Any]) -> dict[str, Any]:
     """The plan of one scenario. Raises Refused."""
+    with _environment(scenario["environment"]):
+        return _plan(scenario)
+
+
+def _plan(scenario: dict[str, Any]) -> dict[str, Any]:
     from vllm.platforms import current_platform
     from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_kv_cache_capacity
 
@@ -84,33 +97,49 @@ def plan(scenario: dict[str, Any]) -> dict[str, Any]:
         pool_bytes_per_block,
         whole_plan,
     )
-    from dspark_cli.inside_vllm.planning import NoRoom, adopt_block_size, resolve_layout, stage_plans
+    from dspark_cli.inside_vllm.planning import (
+        NoRoom,
+        adopt_block_size,
+        plans_without_limit,
+        resolve_layout,
+        stage_plans,
+    )
 
     started = time.perf_counter()
-    _ask_for_layout(scenario.get("layout"))
-    config = engine_config(scenario["vllm_args"])
+    config = engine_config(scenario["vllm_args"], scenario["drafter"], scenario["exact_options"])
     stages = stage_layers(config)
+    if not any(stage.specs for stage in stages):
+        raise Refused("this model has no KV cache")
+    if empty := [number for number, stage in enumerate(stages) if not stage.specs]:
+        raise Refused(f"pipeline stage {empty[0]} has no layer with a KV cache")
     resolve_layout(config, stages)
     weights = _weight_bytes(stages)
-    memory = config.cache_config.kv_cache_memory_bytes or _left_by_weights(scenario, config, weights)
-    width, largest = scenario.get("group_width"), None
+    given = config.cache_config.kv_cache_memory_bytes
+    if given is not None and given <= 0:
+        raise Refused(f"{given} bytes are no memory for a KV cache")
+    memory = given or _left_by_weights(scenario, config, weights)
+    width, largest = scenario["group_width"], None
     try:
         plans = stage_plans(config, stages, memory, width)
     except NoRoom as shortage:
-        plans, largest = stage_plans(config, stages, None, width), shortage.largest_length
+        plans, largest = plans_without_limit(config, stages, width), shortage.largest_length
     pool_bytes = max(pool_bytes_per_block(plan) for plan in plans)
     scheduler_plan = generate_scheduler_kv_cache_config(plans)
-    if largest is not None and memory is not None:
-        scheduler_plan.num_blocks = memory // pool_bytes
+    blocks = scheduler_plan.num_blocks
+    if largest is not None:
+        blocks = override if (override := config.cache_config.num_gpu_blocks_override) else (memory or 0) // pool_bytes
+        scheduler_plan.num_blocks = blocks
+    known = memory is not None or config.cache_config.num_gpu_blocks_override is not None
     adopt_block_size(config, scheduler_plan)
     tokens, sequences = get_kv_cache_capacity(config, scheduler_plan)
     return {
         "groups": describe_groups(whole_plan(plans), {name for stage in stages for name in stage.draft}, config),
         "memory_bytes": memory,
         "pool_bytes_per_block": pool_bytes,
-        "blocks": scheduler_plan.num_blocks if memory else None,
-        "kv_tokens": tokens if memory else None,
-        "full_sequences": sequences if memory else None,
+        "memory_estimated": memory is not None and given is None,
+        "blocks": blocks if known else None,
+        "kv_tokens": tokens if known else None,
+        "full_sequences": sequences if known else None,
         "max_model_len": config.model_config.max_model_len,
         "layout": getattr(config.cache_config, "kv_cache_layout", None),
         "platform": str(current_platform.device_type),
@@ -143,11 +172,16 @@ def _left_by_weights(scenario: dict[str, Any], config: Any, weights: int | None)
     return left
 
 
-def _ask_for_layout(layout: str | None) -> None:
-    if layout is None:
-        os.environ.pop("VLLM_KV_CACHE_LAYOUT", None)
-    else:
-        os.environ["VLLM_KV_CACHE_LAYOUT"] = layout
+@contextmanager
+def _environment(variables: Iterable[tuple[str, str]]) -> Iterator[None]:
+    """vLLM reads its variables when it needs them; those of one scenario are not the next one's."""
+    before = dict(os.environ)
+    os.environ.update(dict(variables))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dspark_cli.inside_vllm.layer_specs import StageLayers
 _LARGEST_LENGTH = re.compile(r"estimated maximum model length is (\d+)")
 _NO_ROOM = re.compile(r"To serve at least one request|No available memory for the cache blocks")
 
-MEMORY_ENOUGH_FOR_ANY_PLAN = 1 << 50
+MEMORY_ENOUGH_FOR_ANY_PLAN = 1 << 80
 """Groups do not depend on the memory; without a size they are planned in this much."""
 
 
@@ -46,6 +46,16 @@ def stage_plans(
             largest = _LARGEST_LENGTH.search(str(error))
             raise NoRoom(int(largest[1]) if largest else 0) from None
         raise Refused(f"vLLM's planner refuses: {error}") from None
+
+
+def plans_without_limit(config: VllmConfig, stages: list[StageLayers], group_width: int | None) -> list[Any]:
+    """The groups of a deployment that has no room for a sequence of the full length."""
+    override = config.cache_config.num_gpu_blocks_override
+    config.cache_config.num_gpu_blocks_override = None
+    try:
+        return stage_plans(config, stages, None, group_width)
+    finally:
+        config.cache_config.num_gpu_blocks_override = override
 
 
 def adopt_block_size(config: VllmConfig, plan: Any) -> None:

@@ -18,7 +18,7 @@ OPERATORS = (
     *("_C", "_C_cache_ops", "_moe_C", "_custom_ar", "_vllm_fa2_C", "_vllm_fa3_C"),
     *("_flashmla_C", "_flashkda_C", "_deep_gemm_C"),
 )
-GPU_LIBRARIES = ("cutlass", "cuda", "quack", "torchvision")
+GPU_LIBRARIES = ("cutlass", "cuda", "flashinfer", "quack", "torchvision")
 GPU_PARTS = ("vllm.third_party.flashmla", "vllm.third_party.deep_gemm", "vllm.vllm_flash_attn.cute")
 TILE_KERNELS = ("vllm.tilelang_utils", "vllm.model_executor.kernels.mhc.tilelang_kernels")
 """Python files of vLLM that compile when imported."""

@@ -42,12 +42,12 @@ class ServerCacheReport:
     reports: tuple[CacheReport, ...]
 
 
-def by_capacity(compared: list[WhatIf]) -> tuple[WhatIf, ...]:
-    return tuple(sorted(compared, key=lambda one: -_capacity(one.plan)))
+def by_capacity(compared: list[WhatIf], asked: CachePlan) -> tuple[WhatIf, ...]:
+    return tuple(sorted(compared, key=lambda one: -capacity(one.plan, asked) if one.plan else 1.0))
 
 
-def _capacity(plan: CachePlan | None) -> float:
-    """Tokens, or tokens for each GiB where no memory size was given."""
-    if plan is None:
-        return -1.0
-    return float(plan.kv_tokens) if plan.kv_tokens is not None else plan.tokens_per_gib
+def capacity(plan: CachePlan, asked: CachePlan) -> float:
+    """Tokens, or tokens for each GiB where the plan that was asked for, or this one, has no memory size."""
+    if asked.kv_tokens is None or plan.kv_tokens is None:
+        return plan.tokens_per_gib
+    return float(plan.kv_tokens)

@@ -23,29 +23,38 @@ _SHORT_SPECULATION = {
 
 @dataclass(frozen=True)
 class Deployment:
-    """`vllm_args` are those of `vllm serve` without model and speculation. No `speculative_config`: no drafter."""
+    """`vllm_args` are those of `vllm serve` without speculation; the model is among them."""
 
-    model: str
-    speculative_config: dict[str, Any] | None
     vllm_args: tuple[str, ...]
-    layout: str | None = None
-    group_width: int | str | None = None
+    speculative_config: dict[str, Any] | None = None
+    """None: no drafter that this side knows of; a --config file may name one."""
+    environment: tuple[tuple[str, str], ...] = ()
+    drafter: bool = True
+    group_width: int | None = None
+    every: tuple[str, ...] = ()
+    exact_options: tuple[str, ...] = ()
     gpu_memory_bytes: int | None = None
 
     def scenario(self, name: str) -> Scenario:
         speculation = self.speculative_config
         speculative_args = ("--speculative-config", json.dumps(speculation)) if speculation is not None else ()
         return Scenario(
-            name,
-            ("--model", self.model, *self.vllm_args, *speculative_args),
-            self.layout,
-            self.group_width,
-            self.gpu_memory_bytes,
+            name=name,
+            vllm_args=(*self.vllm_args, *speculative_args),
+            environment=self.environment,
+            drafter=self.drafter,
+            group_width=self.group_width,
+            every=self.every,
+            exact_options=self.exact_options,
+            gpu_memory_bytes=self.gpu_memory_bytes,
         )
 
     def with_args(self, *vllm_args: str) -> "Deployment":
         """Later arguments win over earlier ones of the same name."""
         return replace(self, vllm_args=(*self.vllm_args, *vllm_args))
+
+    def with_layout(self, layout: str) -> "Deployment":
+        return replace(self, environment=(*self.environment, (LAYOUT_VARIABLE, layout)))
 
     def asking_for(
         self,
@@ -60,27 +69,27 @@ class Deployment:
         Raises:
             BadInput: a setting of the drafter without a drafter.
         """
-        asked = replace(self, layout=layout or self.layout, gpu_memory_bytes=gpu_memory_bytes or self.gpu_memory_bytes)
+        asked = replace(self, gpu_memory_bytes=gpu_memory_bytes or self.gpu_memory_bytes)
+        if layout:
+            asked = asked.with_layout(layout)
         if kv_memory_bytes:
             asked = asked.with_args("--kv-cache-memory-bytes", str(kv_memory_bytes))
         if draft_kv_dtype:
-            asked = asked.with_speculation(kv_cache_dtype=draft_kv_dtype)
-        return asked.with_speculation(disable_eagle_block_drop=True) if keep_trailing_block else asked
+            asked = asked.with_speculation({"kv_cache_dtype": draft_kv_dtype})
+        return asked.with_speculation({"disable_eagle_block_drop": True}) if keep_trailing_block else asked
 
     def on_gpu(self, gpu: GpuKind) -> "Deployment":
         """On a GPU of that kind, whose memory counts where none is given."""
         return self if self.gpu_memory_bytes else replace(self, gpu_memory_bytes=gpu.memory_bytes)
 
-    @property
-    def memory_is_estimated(self) -> bool:
-        """Whether the KV memory is what weights leave of a GPU's, in place of a size that the user gave."""
-        options = {word.partition("=")[0].replace("_", "-") for word in self.vllm_args}
-        return self.gpu_memory_bytes is not None and "--kv-cache-memory-bytes" not in options
-
     def without_drafter(self) -> "Deployment":
-        return replace(self, speculative_config=None)
+        return replace(self, drafter=False)
 
-    def with_speculation(self, **settings: Any) -> "Deployment":
+    @property
+    def may_have_drafter(self) -> bool:
+        return self.speculative_config is not None or any(word.startswith("--config") for word in self.vllm_args)
+
+    def with_speculation(self, settings: dict[str, Any]) -> "Deployment":
         """Raises BadInput where there is no drafter to set anything of."""
         if self.speculative_config is None:
             wanted = ", ".join(settings)
@@ -92,22 +101,34 @@ def deployment(model: str | None, speculation: Speculation | None, vllm_args: Se
     """From the command line's model and drafter and from arguments of vLLM's own, which may name either too.
 
     Raises:
-        BadInput: no model, two of them, or a speculative configuration that contradicts the drafter.
+        BadInput: no arguments at all, two models, or a speculative configuration that contradicts the drafter.
     """
-    words, layout = _without_assignments(list(vllm_args))
+    words, environment = _without_assignments(list(vllm_args))
     words = _without_command(words)
-    words, named = _without_model(words)
+    named = named_model(words)
     if model is not None and named is not None and model != named:
         raise BadInput(f"--model is {model}, and the vLLM arguments serve {named}", "name one model")
-    target = model if model is not None else named
-    if target is None:
+    if model is None and not words:
         raise BadInput("no model is named", "give --model MODEL, or a command: --vllm-args 'vllm serve MODEL ...'")
     if speculation is None:
         words = _with_short_speculation_as_json(words)
     rest, given = take_speculative_config(words)
     if speculation is not None:
         given = speculation.merged_with(given)
-    return Deployment(target, given or None, tuple(rest), layout)
+    own_model = ("--model", model) if model is not None and named is None else ()
+    return Deployment((*rest, *own_model), given or None, environment)
+
+
+def named_model(words: Sequence[str]) -> str | None:
+    """The model that vLLM's arguments begin with or name by option. It may stand elsewhere among them; then only vLLM's
+    parser can tell it from a value."""
+    if words and not words[0].startswith("-"):
+        return words[0]
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if option == "--model":
+            return value if equals else next(iter(words[at + 1 : at + 2]), None)
+    return None
 
 
 def split_command(text: str) -> list[str]:
@@ -122,13 +143,14 @@ def split_command(text: str) -> list[str]:
         raise BadInput(f"--vllm-args cannot be read as a shell would: {error}", "check its quotes") from None
 
 
-def _without_assignments(words: list[str]) -> tuple[list[str], str | None]:
-    """Without the environment in front of a pasted command, of which only the layout changes the plan."""
-    layout = None
+def _without_assignments(words: list[str]) -> tuple[list[str], tuple[tuple[str, str], ...]]:
+    """Without the environment in front of a pasted command; vLLM's variables may change the plan."""
+    variables: list[tuple[str, str]] = []
     while words and (assignment := _ASSIGNMENT.fullmatch(words[0])):
-        layout = assignment[2] if assignment[1] == LAYOUT_VARIABLE else layout
+        if assignment[1].startswith("VLLM_"):
+            variables.append((assignment[1], assignment[2]))
         words = words[1:]
-    return words, layout
+    return words, tuple(variables)
 
 
 def _without_command(words: list[str]) -> list[str]:
@@ -136,19 +158,6 @@ def _without_command(words: list[str]) -> list[str]:
         if words and words[0].rpartition("/")[2] == expected:
             words = words[1:]
     return words
-
-
-def _without_model(words: list[str]) -> tuple[list[str], str | None]:
-    if words and not words[0].startswith("-"):
-        return words[1:], words[0]
-    for at, word in enumerate(words):
-        option, equals, value = word.partition("=")
-        if option == "--model":
-            if not equals and at + 1 == len(words):
-                raise BadInput("--model among the vLLM arguments has no value", "name the model")
-            rest = words[:at] + words[at + (1 if equals else 2) :]
-            return rest, value if equals else words[at + 1]
-    return words, None
 
 
 def _with_short_speculation_as_json(words: list[str]) -> list[str]:

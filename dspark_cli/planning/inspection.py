@@ -62,10 +62,10 @@ def inspect_deployment(
     if machine.gpu is not None:
         asked = asked.on_gpu(machine.gpu)
     compared = what_if_scenarios(asked, changes)
-    alone = [asked.without_drafter().scenario("no-drafter")] if asked.speculative_config is not None else []
+    alone = [asked.without_drafter().scenario("no-drafter")] if asked.may_have_drafter else []
     planned = plan_scenarios([asked.scenario("as asked"), *alone, *compared], install, machine.stand_in)
     plan = _plan_or_refusal(planned[0])
-    plan_alone = planned[1].plan if alone else None
+    plan_alone = planned[1].plan if alone and plan.policy.method is not None else None
     checked = check_cache(CacheEvidence(plan, plan_alone, install.release))
     return CacheReport(
         vllm=f"{install.distribution} {install.version}",
@@ -73,10 +73,10 @@ def inspect_deployment(
         plan=plan,
         bytes=where_bytes_go(plan),
         alone=plan_alone,
-        memory_estimated=asked.memory_is_estimated,
+        memory_estimated=plan.memory_estimated,
         findings=checked.findings,
         not_checked=checked.not_checked,
-        what_if=by_capacity([_compared(one) for one in planned[1 + len(alone) :]]),
+        what_if=by_capacity([_compared(one) for one in planned[1 + len(alone) :]], plan),
     )
 
 

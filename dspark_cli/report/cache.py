@@ -1,5 +1,6 @@
 """The KV cache plan for a reader: a row a group, capacity, where the bytes go, findings and comparisons."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from dspark_cli.facts.cache_bytes import CacheBytes
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
-from dspark_cli.planning.cache_report import CacheReport, WhatIf
+from dspark_cli.planning.cache_report import CacheReport, WhatIf, capacity
 from dspark_cli.report.console import printable, result_console
 from dspark_cli.report.findings import show_findings
 
@@ -42,9 +43,8 @@ def show_cache_report(report: CacheReport) -> None:
     show_findings(console, report.findings, report.not_checked)
     if report.what_if:
         console.print(_what_if_table(plan, report.what_if))
-        for one in report.what_if:
-            if one.refused is not None:
-                console.print(Text(printable(f"{one.change}: {one.refused}"), style="bright_black"))
+        for line in _remarks(report.what_if):
+            console.print(Text(printable(line), style="bright_black"))
 
 
 def groups_table(plan: CachePlan) -> Table:
@@ -124,13 +124,15 @@ def _capacity(report: CacheReport) -> str:
     lines = [f"{plan.pool_bytes_per_block:,} bytes of the pool a block"]
     for stage in plan.stages:
         lines.append(f"stage {stage.stage}: {sum(stage.layers)} layers, {stage.pool_bytes_per_block:,} bytes a block")
-    if plan.memory_bytes is None or plan.blocks is None:
+    if plan.blocks is None:
         lines.append(f"{plan.tokens_per_gib:,.0f} KV tokens a GiB; for capacity give --kv-memory SIZE")
     else:
         bound = "at most " if report.memory_estimated else ""
-        lines[0] = f"{bound}{_size(plan.memory_bytes)} at {lines[0]}: {plan.blocks:,} blocks"
+        memory = f"{_size(plan.memory_bytes)} at " if plan.memory_bytes is not None else ""
+        lines[0] = f"{bound}{memory}{lines[0]}: {plan.blocks:,} blocks"
         lines.append(
-            f"{plan.kv_tokens:,} KV tokens, {plan.full_sequences:.2f} sequences of {plan.max_model_len:,} tokens"
+            f"{plan.kv_tokens:,} KV tokens, {_rounded_down(plan.full_sequences)} sequences of"
+            f" {plan.max_model_len:,} tokens"
         )
     if report.memory_estimated and plan.weight_bytes:
         lines.append(
@@ -144,7 +146,7 @@ def _capacity(report: CacheReport) -> str:
 
 def _cost_of_drafter(plan: CachePlan, alone: CachePlan) -> str:
     groups = f"{len(alone.groups)} -> {len(plan.groups)} groups"
-    if plan.kv_tokens is None or alone.kv_tokens is None:
+    if plan.kv_tokens is None or alone.kv_tokens is None or alone.kv_tokens == 0:
         share = 1 - plan.tokens_per_gib / alone.tokens_per_gib
         return f"the drafter takes {share:.1%} of the capacity ({groups})"
     share = 1 - plan.kv_tokens / alone.kv_tokens
@@ -156,7 +158,7 @@ def _show_bytes(console: Console, plan: CachePlan, parts: CacheBytes) -> None:
     console.print(
         Text(f"\nA sequence of {plan.max_model_len:,} tokens takes {parts.total:,} bytes, {each:,.0f} a token:")
     )
-    shares = {name: getattr(parts, name) / parts.total for name in PARTS}
+    shares = {name: getattr(parts, name) / max(parts.total, 1) for name in PARTS}
     bar = Text()
     for (name, (_, color)), sign in zip(PARTS.items(), SIGNS, strict=True):
         bar.append(sign * _cells(shares, name), style=color)
@@ -176,7 +178,8 @@ def _cells(shares: dict[str, float], name: str) -> int:
     """Cells of a part, so that all of them together fill the bar exactly."""
     names = list(shares)
     before = sum(shares[other] for other in names[: names.index(name)])
-    return round((before + shares[name]) * BAR_WIDTH) - round(before * BAR_WIDTH)
+    cells = round((before + shares[name]) * BAR_WIDTH) - round(before * BAR_WIDTH)
+    return min(max(cells, 0), BAR_WIDTH)
 
 
 def _what_if_table(plan: CachePlan, compared: Sequence[WhatIf]) -> Table:
@@ -188,20 +191,40 @@ def _what_if_table(plan: CachePlan, compared: Sequence[WhatIf]) -> Table:
     table.add_column("KV tokens" if with_memory else "KV tokens\na GiB", justify="right")
     table.add_column("against\nas asked", justify="right")
     rows = [*compared, WhatIf("(as asked)", plan, None)]
-    for one in _without_repeats(rows):
+    for one in _without_repeats(rows, plan):
         table.add_row(*_row(one, plan))
     return table
 
 
-def _without_repeats(compared: Sequence[WhatIf]) -> Iterator[WhatIf]:
+def _remarks(compared: Sequence[WhatIf]) -> Iterator[str]:
+    """How to get what was compared, and why the rest was refused."""
+    changes = {change.partition("=")[0] for one in compared if one.plan for change in one.change.split(",")}
+    if "layout" in changes:
+        yield "layout: start the server with VLLM_KV_CACHE_LAYOUT=NAME"
+    if "group-width" in changes:
+        yield "group-width: vLLM has no option for it; it shows what another grouping would win"
+    for reason, same in groupby((one for one in compared if one.refused), _reason):
+        yield f"{', '.join(one.change for one in same)}: {reason}"
+
+
+def _reason(one: WhatIf) -> str:
+    """The same for values that are refused alike."""
+    value = one.change.rpartition("=")[2]
+    return (one.refused or "").replace(value, "...") if len(value) > 1 else one.refused or ""
+
+
+def _without_repeats(compared: Sequence[WhatIf], asked: CachePlan) -> Iterator[WhatIf]:
     """Values of one setting that make no difference to each other share a row."""
 
     def result(one: WhatIf) -> tuple[object, ...]:
         plan = one.plan
-        return (one.change.partition("=")[0], plan and (len(plan.groups), plan.pool_bytes_per_block, _tokens(plan)))
+        return (
+            one.change.partition("=")[0],
+            plan and (len(plan.groups), plan.pool_bytes_per_block, capacity(plan, asked)),
+        )
 
     for _, same in groupby(
-        sorted(compared, key=lambda one: (-(_tokens(one.plan) if one.plan else -1), one.change)), result
+        sorted(compared, key=lambda one: (-(capacity(one.plan, asked) if one.plan else -1), one.change)), result
     ):
         first, *rest = same
         values = " ".join(one.change.partition("=")[2] for one in rest)
@@ -211,18 +234,24 @@ def _without_repeats(compared: Sequence[WhatIf]) -> Iterator[WhatIf]:
 def _row(one: WhatIf, asked: CachePlan) -> tuple[str, ...]:
     if one.plan is None:
         return printable(one.change), "", "", "refused", ""
-    gained = _tokens(one.plan) / _tokens(asked) - 1
+    tokens = capacity(one.plan, asked)
     return (
         printable(one.change),
         str(len(one.plan.groups)),
         _bytes(one.plan.pool_bytes_per_block),
-        f"{_tokens(one.plan):,.0f}",
-        "" if one.plan is asked else f"{gained:+.1%}",
+        f"{tokens:,.0f}",
+        "" if one.plan is asked else _share(tokens, capacity(asked, asked), "{:+.1%}"),
     )
 
 
-def _tokens(plan: CachePlan) -> float:
-    return float(plan.kv_tokens) if plan.kv_tokens is not None else plan.tokens_per_gib
+def _share(tokens: float, of: float, form: str) -> str:
+    """By how much one is more than the other; nothing fits in nothing."""
+    return form.format(tokens / of - 1) if of else "-"
+
+
+def _rounded_down(sequences: float | None) -> str:
+    """7.996 sequences are not eight."""
+    return f"{math.floor((sequences or 0) * 100) / 100:.2f}"
 
 
 def _bytes(count: int) -> str:

@@ -45,19 +45,23 @@ def _known(engine: EngineCache) -> Iterator[tuple[str, str]]:
         ("max model length", engine.max_model_len),
         ("reduced to fit from", engine.fitted_from),
         ("memory asked for", engine.memory_bytes and ByteSize(engine.memory_bytes).human_readable(separator=" ")),
-        ("memory", engine.memory_gib and f"{engine.memory_gib:g} GiB"),
+        ("memory", None if engine.memory_gib is None else f"{engine.memory_gib:g} GiB"),
         ("layout", engine.layout),
         ("KV dtype", engine.kv_dtype),
         ("prefix caching", _on_or_off(engine.prefix_caching)),
         ("hybrid manager", _on_or_off(engine.hybrid_manager)),
         ("block raised to, for states", engine.raised_block_tokens),
-        ("padding of states' pages", engine.state_padding_percent and f"{engine.state_padding_percent:g} %"),
+        ("padding of states' pages", _percent(engine.state_padding_percent)),
     ]
     for padding in engine.padding_layers:
         facts.append(("layers added for width", f"{padding.layers} (at most {padding.waste_percent:g} % wasted)"))
     for name, value in facts:
         if value is not None:
             yield name, f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:g} %"
 
 
 def _on_or_off(value: bool | None) -> str | None:

@@ -9,10 +9,13 @@ from typing import IO, Any
 from dspark_cli.errors import BadInput, CannotSay
 from dspark_cli.facts.cache_summary import CacheSource, CacheSummary, EngineCache, PaddingLayers, Unknown
 from dspark_cli.sources.server_status import START_WITH_PLUGIN
+from dspark_cli.status_plugin.names import PLUGIN
 
 LONGEST_LINE = 1 << 16
 MOST_ENGINES = 4096
 MOST_PADDED_BUCKETS = 1024
+ASK_SERVER = "ask the running server: dspark-tool inspect-cache --url URL"
+NO_MEMORY = "the server had no memory left for the KV cache"
 
 Figures = dict[str, Any]
 """Fields of EngineCache."""
@@ -26,6 +29,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ENGINE = re.compile(r"EngineCore(?:.*_DP(?P<rank>\d+)|_(?P<old_rank>\d+))?")
 _DP_WORKER = re.compile(r"Worker.*_DP(?P<rank>\d+)")
 _SERVER_STARTS = re.compile(r"non-default args: ")
+_PLUGIN_LOADED = re.compile(rf"Loaded endpoint plugin {re.escape(PLUGIN)}$")
 _ENGINE_STARTS = re.compile(
     r"Initializing a V1 LLM engine \(v(?P<version>[\w.+-]{1,40})\).* max_seq_len=(?P<length>\d{1,18}), "
     r"(?:.*, kv_cache_dtype=(?P<kv_dtype>[\w.]{1,40}),)?(?:.*, enable_prefix_caching=(?P<prefix_caching>True|False),)?"
@@ -77,12 +81,12 @@ def read_cache_log(path: Path) -> CacheSummary:
     Reads line by line, in constant memory.
 
     Raises:
-        BadInput: it is no file that can be read.
+        BadInput: it is no regular file that can be read; a pipe without a writer would be waited for.
         CannotSay: no line in it is about the KV cache.
     """
     try:
-        if not (path.is_file() or path.is_fifo()):
-            raise BadInput(f"{path} is no file", "give the log of a vLLM server: --log FILE")
+        if not path.is_file():
+            raise BadInput(f"{path} is no regular file", "give the log of a vLLM server: --log FILE")
         with path.open("rb") as log:
             return summary_of_log(_lines(log), str(path))
     except OSError as error:
@@ -102,25 +106,31 @@ def summary_of_log(lines: Iterable[str], where: str) -> CacheSummary:
             f"{where} has no line of vLLM's about its KV cache",
             "give the log from the server's start, as vLLM writes it by default; did the server get that far?",
         )
+    how = ASK_SERVER if reader.has_plugin else START_WITH_PLUGIN
     unknown = [
-        Unknown("page sizes, layers of each group and which are the drafter's", START_WITH_PLUGIN),
-        Unknown("where prefix hits can end", START_WITH_PLUGIN),
+        Unknown("page sizes, layers of each group and which are the drafter's", how),
+        Unknown("where prefix hits can end", how),
     ]
     if any(engine.blocks is None for engine in engines):
-        unknown.insert(
-            0, Unknown("the number of blocks", "ask the running server: dspark-tool inspect-cache --url URL")
-        )
+        unknown.insert(0, Unknown("the number of blocks", ASK_SERVER))
     if any(engine.kv_tokens is None for engine in engines):
         unknown.insert(0, Unknown("the capacity", "see further down the log whether the server started at all"))
-    several = f"the log has {reader.starts} starts of the server; this is the last one"
+    notes = [f"the log has {reader.starts} starts of the server; this is the last one"] * (reader.starts > 1)
+    if any(_ran_out_of_memory(engine) for engine in engines):
+        notes.append(NO_MEMORY)
     return CacheSummary(
         source=CacheSource.LOG,
         where=where,
         vllm=reader.version,
         engines=engines,
         unknown=tuple(unknown),
-        notes=(several,) if reader.starts > 1 else (),
+        notes=tuple(notes),
     )
+
+
+def _ran_out_of_memory(engine: EngineCache) -> bool:
+    """A cache of a few MiB is rounded to 0.00 GiB too, but has its tokens."""
+    return engine.memory_gib is not None and engine.memory_gib <= 0 and engine.kv_tokens is None
 
 
 class _LogReader:
@@ -135,6 +145,7 @@ class _LogReader:
         self._of_all: Figures = {}
         self._of_engine: dict[str, Figures] = {}
         self._engine_started = False
+        self.has_plugin = False
         self._speaks_of_cache = False
 
     def read(self, line: str) -> None:
@@ -147,6 +158,7 @@ class _LogReader:
             self._forget()
         elif started := _ENGINE_STARTS.match(message):
             self._start(started)
+        self.has_plugin |= bool(_PLUGIN_LOADED.match(message))
         figures: Figures = {}
         for pattern, says in _SAYS:
             if match := pattern.match(message):
@@ -173,6 +185,8 @@ class _LogReader:
     def _add(self, figures: Figures, engine: str | None) -> None:
         if engine is not None and engine not in self._of_engine and len(self._of_engine) >= MOST_ENGINES:
             return
+        if figures.get("max_model_len") == 0:  # vLLM serves no such length
+            figures["max_model_len"] = None
         held = self._of_all if engine is None else self._of_engine.setdefault(engine, {})
         if "memory_gib" in figures and "memory_gib" in held:
             figures["memory_gib"] = min(figures["memory_gib"], held["memory_gib"])

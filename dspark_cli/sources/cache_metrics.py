@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from dspark_cli.errors import CannotSay
 from dspark_cli.facts.cache_summary import CacheSource, CacheSummary, EngineCache, Unknown
 from dspark_cli.sources.server_metrics import Scrape
 
@@ -11,12 +12,18 @@ LARGEST_COUNT = 1 << 63
 
 
 def summary_of_metrics(scrape: Scrape, how_to_learn_more: str) -> CacheSummary:
-    """The summary of one scrape; without that metric, as vLLM has none for a model without a cache, it is empty."""
+    """The summary of one scrape.
+
+    Raises:
+        CannotSay: that metric is not in it, as for a model without a cache.
+    """
     engines_by_labels: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for sample in scrape.named(METRIC):
         labels = dict(sample.labels)
         engine = labels.pop("engine", "0")
         engines_by_labels.setdefault(tuple(sorted(labels.items())), []).append(engine)
+    if not engines_by_labels:
+        raise CannotSay(f"{scrape.url} is a vLLM server whose /metrics say nothing of a KV cache", how_to_learn_more)
     alike = [_engine(dict(labels), sorted(names)) for labels, names in engines_by_labels.items()]
     return CacheSummary(
         source=CacheSource.METRICS,
@@ -64,9 +71,11 @@ def _length(tokens: int | None, sequences: float | None) -> int | None:
     """max_model_len, where the two leave one choice: vLLM cuts sequences x length down to whole tokens."""
     if not tokens or not sequences:
         return None
+    if (tokens + 1) / sequences >= LARGEST_COUNT:
+        return None
     # A margin for the last binary digit of the product that vLLM cut down.
     shortest, longest = math.ceil(tokens / sequences - 1e-6), math.ceil((tokens + 1) / sequences + 1e-6) - 1
-    return shortest if shortest == longest else None
+    return shortest if 0 < shortest == longest else None
 
 
 def _count(labels: Mapping[str, str], name: str) -> int | None:
@@ -80,7 +89,7 @@ def _number(labels: Mapping[str, str], name: str) -> float | None:
         value = float(labels.get(name, ""))
     except ValueError:
         return None
-    return value if math.isfinite(value) and value > 0 else None
+    return value if 1 / LARGEST_COUNT < value < LARGEST_COUNT else None
 
 
 def _name(labels: Mapping[str, str], name: str) -> str | None:

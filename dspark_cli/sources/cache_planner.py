@@ -9,8 +9,7 @@ from dspark_cli.facts.gpu_kind import GpuKind
 from dspark_cli.sources.vllm_child import ask_vllm
 from dspark_cli.sources.vllm_install import VllmInstall
 
-EVERY = "every"
-"""In place of a layout or a group width: one plan for each that there is."""
+LAYOUT, GROUP_WIDTH = "layout", "group-width"
 
 
 @dataclass(frozen=True)
@@ -19,11 +18,17 @@ class Scenario:
 
     name: str
     vllm_args: tuple[str, ...]
-    """As `vllm serve` takes them, the model as --model."""
-    layout: str | None = None
-    """One of vLLM's KV cache layouts, such as BLNHC, in place of the one that it would choose."""
-    group_width: int | str | None = None
+    """As `vllm serve` takes them, the model among them."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables that the server would be started with."""
+    drafter: bool = True
+    """False: without the drafter that the arguments name."""
+    group_width: int | None = None
     """Layers a group, in place of vLLM's own choice."""
+    every: tuple[str, ...] = ()
+    """LAYOUT, GROUP_WIDTH: one plan for each that there is."""
+    exact_options: tuple[str, ...] = ()
+    """Options that vLLM must know by this very name, for it would take an abbreviation for another one."""
     gpu_memory_bytes: int | None = None
     """All memory of one GPU. What weights leave of the utilised part is planned for where the arguments give no KV
     memory."""
@@ -65,5 +70,7 @@ def plan_scenarios(
 
 def _planned(answer: dict[str, Any]) -> PlannedScenario:
     planned, plan = answer["scenario"], answer.get("plan")
-    scenario = Scenario(**{**planned, "vllm_args": tuple(planned["vllm_args"])})
+    lists = {name: tuple(planned[name]) for name in ("vllm_args", "every", "exact_options")}
+    environment = tuple((str(variable), str(value)) for variable, value in planned["environment"])
+    scenario = Scenario(**{**planned, **lists, "environment": environment})
     return PlannedScenario(scenario, plan and CachePlan.from_answer(plan), answer.get("refused"))

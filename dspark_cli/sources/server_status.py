@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import os
 import threading
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dspark_cli import __version__
 from dspark_cli.errors import BadInput, NotFit
-from dspark_cli.facts.cache_plan import CachePlan
+from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
 from dspark_cli.sources.server_metrics import _client, metrics_address, without_credentials
 from dspark_cli.status_plugin.names import ROUTE
 
@@ -28,6 +27,7 @@ PLAN_WITHOUT_SERVER = "plan the same without the server: dspark-tool inspect-cac
 UNSUPPORTED = 501
 LONGEST_NAME = 1_000
 LARGEST_NUMBER = 1 << 63
+MOST_GROUPS = 4096
 
 
 class NoPlugin(NotFit):
@@ -145,19 +145,62 @@ def _no_status(shown: str, reason: str) -> NotFit:
 
 
 def _check_plausible(status: ServerStatus) -> None:
-    """Raises ValueError where a count is negative or absurd, or a name is long or would drive a terminal."""
+    """Raises ValueError where a figure is negative, absurd or contradicts another, or a name is long or would drive a
+    terminal."""
+    plans = [worker.plan for worker in status.cache.workers if worker.plan]
+    if any(len(plan.groups) > MOST_GROUPS for plan in plans):  # before the walk over all of them
+        raise ValueError("a plan has too many groups")
+    if not status.cache.workers:
+        raise ValueError("no worker is in it")
     for value in _leaves(status):
         if isinstance(value, str) and not (len(value) <= LONGEST_NAME and value.isprintable()):
             raise ValueError("a name is too long, or has control characters")
-        if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
-            raise ValueError("a number is negative or infinite")
+        if isinstance(value, float) and not 0 <= value < LARGEST_NUMBER:  # NaN is not either
+            raise ValueError("a number is negative or absurdly large")
         if isinstance(value, int) and not 0 <= value < LARGEST_NUMBER:
             raise ValueError("a count is negative or absurdly large")
-    plans = [worker.plan for worker in status.cache.workers if worker.plan]
-    if any(not plan.groups or not plan.pool_bytes_per_block or not plan.blocks_per_sequence for plan in plans):
-        raise ValueError("a plan has no groups or no bytes")
-    if not status.cache.workers:
-        raise ValueError("no worker is in it")
+    for plan in plans:
+        _check_plan(plan)
+
+
+def _check_plan(plan: CachePlan) -> None:
+    """Raises ValueError where the plan is none that an engine runs with."""
+    capacity = (plan.blocks, plan.kv_tokens, plan.full_sequences)
+    sound = {
+        "it has no groups": bool(plan.groups),
+        "a block has no bytes": plan.pool_bytes_per_block > 0,
+        "a sequence takes no blocks": plan.blocks_per_sequence > 0,
+        "it has no blocks": plan.blocks != 0,
+        "a part of the capacity is missing": all(part is None for part in capacity) or None not in capacity,
+        "no sequence of the full length fits": plan.largest_length is None,
+        "the longest sequence has no tokens": plan.max_model_len > 0,
+        "a stage has other groups": all(len(stage.layers) == len(plan.groups) for stage in plan.stages),
+    }
+    for doubt, fine in sound.items():
+        if not fine:
+            raise ValueError(f"a plan is not plausible: {doubt}")
+    pool_bytes = max(plan.pool_bytes_per_block, plan.replica_bytes_per_block)
+    for group in plan.groups:
+        _check_group(group, pool_bytes)
+
+
+def _check_group(group: KVCacheGroup, pool_bytes: int) -> None:
+    """Raises ValueError where the group's figures contradict each other, or a block of the pool cannot hold its."""
+    sound = {
+        "more bytes are copies than are useful": group.copied_block_bytes <= group.useful_block_bytes,
+        "more bytes are useful than there are": group.useful_block_bytes <= group.block_bytes,
+        "a block is larger than the pool's": group.block_bytes <= pool_bytes,
+        # A pipeline stage keeps the groups of which it has no layers.
+        "a page has no bytes": group.page_bytes > 0 or not group.layers,
+        "a page is larger than its place": group.page_bytes <= group.padded_page_bytes,
+        "a block has no tokens": group.block_tokens > 0,
+        "a window has no tokens": group.window != 0,
+        "no rank holds it": group.copies > 0,
+        "more layers are the drafter's than there are": group.draft_layers <= len(group.layers),
+    }
+    for doubt, fine in sound.items():
+        if not fine:
+            raise ValueError(f"a group is not plausible: {doubt}")
 
 
 def _leaves(value: Any) -> Iterable[Any]:

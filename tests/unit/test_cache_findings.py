@@ -25,7 +25,7 @@ FIRES = [
     ("block-not-scaled", "odd-narrow-sliding", Severity.WARNING),
     ("dcp-hybrid-manager-off", "context-parallel-manager-off", Severity.WARNING),
     ("dcp-pipeline-stages", "context-parallel-two-stages", Severity.WARNING),
-    ("draft-groups-unflagged", "hybrid-sliding", Severity.INFO),
+    ("draft-groups-unflagged", "context-parallel", Severity.INFO),
     ("draft-page-largest", "odd-wide-sliding", Severity.WARNING),
     ("draft-page-largest", "wide-sliding", Severity.INFO),
     ("drafter-shares-groups", "same-geometry", Severity.INFO),
@@ -58,6 +58,7 @@ NEAR_MISSES = [
     ("draft-block-below-aligned", "second-seed", "the drafter has the target's aligned block"),
     ("draft-block-below-aligned", "wide-sliding", "the draft block is smaller, and fills its page"),
     ("draft-groups-unflagged", "same-geometry", "one group has no other to spare"),
+    ("draft-groups-unflagged", "hybrid-sliding", "the drafter's block is as long as any, so a mark saves nothing"),
     ("draft-page-largest", "odd-by-little-sliding", "the target's page is larger"),
     ("draft-page-largest", "second-seed", "the pages are equal"),
     ("draft-page-largest", "latent-wide-sliding", "the draft page is larger, and the target does not pay for it"),
@@ -171,8 +172,8 @@ def test_a_complete_plan_leaves_nothing_unchecked_and_every_finding_says_what_to
         assert finding.source
         assert finding.evidence
         assert json.loads(json.dumps(asdict(finding)))["severity"] in ("info", "warning", "error")
-    severities = [finding.severity for finding in checked.findings]
-    assert severities == sorted(severities, reverse=True)
+    order = [(finding.severity.rank, finding.evidence.get("cost_bytes") or 0) for finding in checked.findings]
+    assert order == sorted(order, reverse=True)
 
 
 def test_draft_blocks_of_16_beside_2304_where_only_the_draft_groups_geometry_is_changed() -> None:
@@ -263,8 +264,8 @@ def test_cascade_attention_is_in_doubt_only_where_vllm_may_have_it(release: str 
 
 def test_flagged_draft_groups_are_no_finding_where_only_the_flag_is_changed() -> None:
     """As vLLM 0.33 plans it."""
-    assert found("draft-groups-unflagged", with_draft_groups("hybrid-sliding", draft_flag=True)) == []
-    assert the_one("draft-groups-unflagged", evidence("hybrid-sliding")).fixed_since == "0.33"
+    assert found("draft-groups-unflagged", with_draft_groups("context-parallel", draft_flag=True)) == []
+    assert the_one("draft-groups-unflagged", evidence("context-parallel")).fixed_since == "0.33"
 
 
 def test_unflagged_groups_warn_where_flags_would_save_many_tokens_and_only_the_draft_block_is_changed() -> None:
@@ -312,6 +313,7 @@ def test_a_window_as_long_as_a_sequence_is_rightly_kept_whole_where_only_the_len
 def test_beyond_a_window_are_the_tokens_in_flight() -> None:
     many, few = (the_one("window-blocks", evidence(name)) for name in ("sliding", "few-batched-tokens"))
 
+    assert "of 2 layers of draft sliding window 512" in many.what
     assert many.evidence["tokens_beyond"] == 257 * 16 - 512
     assert few.evidence["tokens_beyond"] == 161 * 16 - 512
     assert "max-num-batched-tokens=2048" in many.advice
@@ -323,6 +325,117 @@ def test_copies_of_latent_kv_are_what_context_parallelism_takes_away() -> None:
     assert finding.evidence["copies"] == 2
     assert finding.evidence["share"] == 0.5
     assert "decode-context-parallel-size=2" in finding.advice
+    assert "tensor-parallel-size" not in finding.advice
+    assert "replicated" in finding.advice
+
+
+def test_copies_are_counted_in_the_groups_that_have_them() -> None:
+    finding = the_one("kv-heads-copied", evidence("context-parallel"))
+
+    assert "1 group of draft full attention on up to 2 ranks" in finding.what
+    assert finding.evidence["copied_groups"] == 1
+    assert finding.evidence["groups"] == 3
+
+
+def test_a_latent_drafter_is_not_said_to_be_replicated_where_only_its_kind_is_changed() -> None:
+    kinds = tuple(replace(kind, kind="MLA attention") for kind in recorded("four-ranks").layer_kinds)
+
+    assert "replicated" not in the_one("kv-heads-copied", changed("four-ranks", layer_kinds=kinds)).advice
+
+
+def test_the_window_named_is_the_one_with_most_bytes_and_not_with_most_tokens_beyond_it() -> None:
+    """sliding with its target's groups given a window of 1,024, beside which the draft group keeps more tokens."""
+
+    def windowed(group: KVCacheGroup) -> KVCacheGroup:
+        if group.role == "draft":
+            return replace(group, useful_block_bytes=group.useful_block_bytes // 8)
+        return replace(group, window=1024, useful_tokens_per_sequence=1024, blocks_per_sequence=200)
+
+    finding = the_one("window-blocks", changed("sliding", groups=tuple(map(windowed, recorded("sliding").groups))))
+
+    assert finding.evidence["window_tokens"] == 1024
+    assert finding.evidence["layers"] == 4
+    assert "4 layers of target" in finding.what
+
+
+def test_an_explosion_without_padding_costs_time_and_comes_last_where_only_pages_are_changed() -> None:
+    """one-sliding-one-full with all blocks filled: its groups are narrow, and no byte is lost."""
+    plan = recorded("one-sliding-one-full")
+    block = plan.replica_bytes_per_block
+    full = tuple(replace(group, useful_block_bytes=block, block_bytes=block) for group in plan.groups)
+
+    given = changed("one-sliding-one-full", groups=full)
+    finding = the_one("group-explosion", given)
+
+    assert "not capacity" in finding.what
+    assert "--what-if" not in finding.advice
+    assert [one.id for one in check_cache(given).findings if one.severity == Severity.WARNING][-1] == "group-explosion"
+
+
+def test_an_explosion_with_padding_says_that_the_width_is_no_option_where_only_the_bytes_used_are_changed() -> None:
+    half = tuple(
+        replace(group, useful_block_bytes=group.block_bytes // 2) for group in recorded("one-sliding-one-full").groups
+    )
+
+    finding = the_one("group-explosion", changed("one-sliding-one-full", groups=half))
+
+    assert "not capacity" not in finding.what
+    assert "--what-if group-width" in finding.advice
+    assert "no option for the group width" in finding.advice
+
+
+def test_a_shared_group_with_padding_beside_it_costs_more_than_its_own_bytes() -> None:
+    """same-geometry in a pool whose blocks are a tenth larger; the target alone fills its own."""
+    wider = recorded("same-geometry").pool_bytes_per_block * 11 // 10
+
+    assert "nothing more" in the_one("drafter-shares-groups", evidence("same-geometry")).what
+    finding = the_one("drafter-shares-groups", changed("same-geometry", pool_bytes_per_block=wider))
+    assert "nothing more" not in finding.what
+    assert "9.1% of its bytes" in finding.what
+
+
+def test_no_room_says_why_capacity_can_be_more_than_the_length_that_fits() -> None:
+    """hybrid-sliding with the sizes of a sequence that does not fit."""
+    given = changed("hybrid-sliding", largest_length=1000, kv_tokens=2000)
+
+    assert "2,000 KV tokens" in the_one("no-room-for-one-sequence", given).what
+    assert "KV tokens" not in the_one("no-room-for-one-sequence", evidence("no-room")).what
+
+
+EMPTY_GROUPS = {"useful_block_bytes": 0, "block_bytes": 0, "page_bytes": 0, "padded_page_bytes": 0}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PLANS.glob("*.json")))
+@pytest.mark.parametrize("groups", [EMPTY_GROUPS, {"blocks_per_sequence": 0}, {"useful_block_bytes": 0}, {}])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"blocks": 0, "kv_tokens": 0, "full_sequences": 0.0, "largest_length": 0},
+        {"pool_bytes_per_block": 0, "stages": ()},
+        {"layer_kinds": ()},
+    ],
+)
+def test_odd_plans_are_judged_all_the_same(name: str, groups: dict[str, Any], plan: dict[str, Any]) -> None:
+    odd = tuple(replace(group, **groups) for group in recorded(name).groups)
+
+    given = changed(name, groups=odd, **plan)
+
+    assert all(finding.what for finding in check_cache(given).findings)
+
+
+def test_a_plan_without_groups_has_no_finding_about_bytes() -> None:
+    given = changed("one-sliding-one-full", groups=())
+
+    assert not [one for one in check_cache(given).findings if one.evidence.get("cost_bytes")]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PLANS.glob("*.json")))
+def test_a_running_engine_is_not_told_to_compare_what_only_models_can(name: str) -> None:
+    of_an_engine = replace(changed(name, layer_kinds=()), alone=None)
+
+    for finding in check_cache(of_an_engine).findings:
+        assert "compare: --what-if" not in finding.advice
+        assert ("--what-if" in finding.advice) == ("inspect-cache --model" in finding.advice)
 
 
 def test_what_a_running_engine_does_not_keep_is_not_checked() -> None:

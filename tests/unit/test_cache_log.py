@@ -1,7 +1,6 @@
 """What vLLM logs say of the KV cache: recorded ones, the other formats of 0.26 to 0.33, and logs of any size."""
 
 import os
-import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 
 from dspark_cli.errors import BadInput, CannotSay
 from dspark_cli.facts.cache_summary import CacheSource, EngineCache, PaddingLayers
-from dspark_cli.sources.cache_log import LONGEST_LINE, read_cache_log, summary_of_log
+from dspark_cli.sources.cache_log import ASK_SERVER, LONGEST_LINE, NO_MEMORY, read_cache_log, summary_of_log
+from dspark_cli.sources.server_status import START_WITH_PLUGIN
 from tests.paths import FIXTURES
 
 LOGS = FIXTURES / "logs"
@@ -123,6 +123,68 @@ def test_a_start_that_ran_out_of_memory_leaves_the_capacity_unknown() -> None:
 
     assert (summary.engines[0].memory_gib, summary.engines[0].kv_tokens) == (-0.97, None)
     assert [unknown.what for unknown in summary.unknown][:2] == ["the capacity", "the number of blocks"]
+    assert summary.notes == ("the server had no memory left for the KV cache",)
+
+
+@pytest.mark.parametrize("memory", ["-0.97", "0.00", "-0.00"])
+def test_no_memory_for_the_cache_is_noted_beside_the_figure(memory: str) -> None:
+    recorded = (LOGS / "0.33-gpu-no-cache-memory.log").read_text().replace("-0.97 GiB", f"{memory} GiB")
+
+    summary = summary_of_log(recorded.splitlines(), "log")
+
+    assert summary.engines[0].memory_gib == float(memory)
+    assert summary.notes == (NO_MEMORY,)
+
+
+@pytest.mark.parametrize(("memory", "tokens"), [("0.01", ""), ("0.00", "GPU KV cache size: 128 tokens")])
+def test_little_memory_is_not_none(memory: str, tokens: str) -> None:
+    summary = summary_of_log([said(f"Available KV cache memory: {memory} GiB"), said(tokens)], "log")
+
+    assert summary.notes == ()
+
+
+def test_a_start_without_memory_before_one_with_it_is_not_the_last_ones_death() -> None:
+    died, runs = (
+        (LOGS / f"{name}.log").read_text() for name in ("0.33-gpu-no-cache-memory", "0.33-gpu-starts-and-stops")
+    )
+
+    summary = summary_of_log((died + runs).splitlines(), "log")
+
+    assert NO_MEMORY not in summary.notes
+
+
+def test_a_length_of_no_tokens_is_no_length() -> None:
+    recorded = (LOGS / "0.32-cpu-starts-and-stops.log").read_text()
+    without = recorded.replace("4,096 tokens per request", "0 tokens per request").replace(
+        "max_seq_len=4096", "max_seq_len=0"
+    )
+
+    (engine,) = summary_of_log(without.splitlines(), "log").engines
+
+    assert (engine.max_model_len, engine.kv_tokens) == (None, 262_144)
+
+
+@pytest.mark.parametrize(
+    ("log", "how"),
+    [
+        ("0.32-cpu-two-groups", ASK_SERVER),
+        ("0.32-cpu-two-engines", ASK_SERVER),
+        ("0.32-cpu-starts-and-stops", START_WITH_PLUGIN),
+    ],
+)
+def test_a_server_with_the_status_plugin_is_to_be_asked_and_not_started_again(log: str, how: str) -> None:
+    unknown = {one.what: one.how for one in read_cache_log(LOGS / f"{log}.log").unknown}
+
+    assert unknown["where prefix hits can end"] == how
+    assert unknown["page sizes, layers of each group and which are the drafter's"] == how
+
+
+def test_the_plugin_of_an_earlier_start_does_not_count() -> None:
+    two = (LOGS / "0.32-cpu-two-groups.log").read_text() + (LOGS / "0.32-cpu-starts-and-stops.log").read_text()
+
+    summary = summary_of_log(two.splitlines(), "log")
+
+    assert summary.unknown[-1].how == START_WITH_PLUGIN
 
 
 @pytest.mark.parametrize(
@@ -238,16 +300,12 @@ def test_what_is_no_file_is_bad_input(name: str, tmp_path: Path) -> None:
         read_cache_log(tmp_path / name)
 
 
-def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
+def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_bytes, args=(said("GPU KV cache size: 1,000 tokens\n").encode(),))
-    writer.start()
 
-    summary = read_cache_log(pipe)
-
-    writer.join()
-    assert summary.engines[0].kv_tokens == 1000
+    with pytest.raises(BadInput, match="no regular file"):
+        read_cache_log(pipe)
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dspark_cli.errors import BadInput
-from dspark_cli.planning.deployment import Deployment, deployment, split_command
+from dspark_cli.planning.deployment import deployment, named_model, split_command
 from dspark_cli.serving.speculative import Speculation
 from dspark_cli.sources.checkpoint import Method
 
@@ -35,13 +35,21 @@ OWN_WORDS: dict[str, Any] = {
 def test_a_pasted_command_is_understood_however_much_of_it_is_given(pasted: str) -> None:
     asked = deployment(None, None, split_command(pasted))
 
-    assert (asked.model, asked.vllm_args, asked.speculative_config) == ("target", ("-tp", "2"), None)
+    assert named_model(asked.vllm_args) == "target"
+    assert " ".join(asked.vllm_args) in ("target -tp 2", "--model target -tp 2", "-tp 2 --model=target")
+    assert asked.speculative_config is None
 
 
-def test_the_layout_variable_in_front_of_a_command_counts() -> None:
-    asked = deployment(None, None, split_command("VLLM_KV_CACHE_LAYOUT=BLNHC VLLM_USE_V1=1 vllm serve target"))
+def test_vllms_variables_in_front_of_a_command_count() -> None:
+    asked = deployment(None, None, split_command("VLLM_KV_CACHE_LAYOUT=BLNHC HF_TOKEN=x VLLM_X=1 vllm serve target"))
 
-    assert asked.layout == "BLNHC"
+    assert asked.environment == (("VLLM_KV_CACHE_LAYOUT", "BLNHC"), ("VLLM_X", "1"))
+
+
+def test_a_model_that_stands_elsewhere_is_left_to_vllms_parser() -> None:
+    asked = deployment(None, None, split_command("vllm serve -tp 2 target"))
+
+    assert asked.vllm_args == ("-tp", "2", "target")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +64,7 @@ def test_a_drafter_in_a_pasted_command_is_found(pasted: str) -> None:
     asked = deployment(None, None, split_command(pasted))
 
     assert asked.speculative_config == {"method": "dflash", "model": "drafter", "num_speculative_tokens": 7}
-    assert asked.without_drafter().scenario("alone").vllm_args == ("--model", "target")
+    assert asked.without_drafter().scenario("alone").drafter is False
 
 
 def test_the_drafter_s_own_settings_join_its_configuration() -> None:
@@ -73,22 +81,12 @@ def test_the_drafter_s_own_settings_join_its_configuration() -> None:
     }
 
 
-def test_memory_that_the_user_gives_is_not_an_estimate() -> None:
-    asked = Deployment("target", None, (), gpu_memory_bytes=80 << 30)
-
-    assert asked.memory_is_estimated
-    assert not asked.asking_for(**{**OWN_WORDS, "kv_memory_bytes": 1 << 30}).memory_is_estimated
-    assert not asked.with_args("--kv_cache_memory_bytes=1024").memory_is_estimated
-
-
 @pytest.mark.parametrize(
     ("model", "pasted", "reason"),
     [
         (None, "", "no model is named"),
-        (None, "--max-model-len 4096", "no model is named"),
         ("target", "vllm serve another", "the vLLM arguments serve another"),
         (None, "vllm serve 'target", "cannot be read as a shell would"),
-        (None, "--port 1 --model", "has no value"),
         (None, "target --spec-tokens seven", "takes a number"),
     ],
 )

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dspark_cli.errors import BadInput, NotFit
+from dspark_cli.errors import BadInput, CannotSay, NotFit
 from dspark_cli.facts.cache_summary import CacheSource, EngineCache
 from dspark_cli.sources.cache_metrics import summary_of_metrics
 from dspark_cli.sources.running_cache import read_running_cache, summary_of_status
 from dspark_cli.sources.server_metrics import Scrape, parse_samples
 from dspark_cli.sources.server_status import (
     LARGEST_BODY,
+    MOST_GROUPS,
     KeyWanted,
     NoPlugin,
     api_key,
@@ -69,6 +70,18 @@ def changed(**plan: Any) -> bytes:
     status = json.loads(TWO_GROUPS)
     status["cache"]["workers"][0]["plan"].update(plan)
     return json.dumps(status).encode()
+
+
+def with_group(**group: Any) -> bytes:
+    """A recorded status with other fields in its last group, whose block of 196,608 bytes fills the pool's."""
+    groups = recorded_groups()
+    groups[-1].update(group)
+    return changed(groups=groups)
+
+
+def recorded_groups() -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = json.loads(TWO_GROUPS)["cache"]["workers"][0]["plan"]["groups"]
+    return groups
 
 
 def test_a_recorded_status_is_read_as_the_plan_it_is() -> None:
@@ -181,6 +194,34 @@ def test_implausible_labels_are_unknown(value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("tokens", "sequences", "known"),
+    [
+        ("9000000000000000000", "1e-320", None),
+        ("9000000000000000000", "1e-18", 1e-18),
+        ("9000000000000000000", "1e300", None),
+        ("1", "1e15", 1e15),
+        ("262144", "-64.0", None),
+    ],
+)
+def test_a_length_that_no_model_has_is_unknown(tokens: str, sequences: str, known: float | None) -> None:
+    labels = f'kv_cache_size_tokens="{tokens}",kv_cache_max_concurrency="{sequences}"'
+
+    (engine,) = summary_of_metrics(page_with(labels), "ask").engines
+
+    assert (engine.kv_tokens, engine.full_sequences, engine.max_model_len) == (int(tokens), known, None)
+
+
+def test_a_server_whose_metrics_are_silent_on_its_cache_leaves_nothing_to_say() -> None:
+    silent = b"\n".join(line for line in METRICS.splitlines() if b"cache_config_info" not in line) + b"\n"
+
+    with server_that(serving(metrics=(200, silent))) as url, pytest.raises(CannotSay) as nothing:
+        read_running_cache(url)
+
+    assert nothing.value.what == f"{url} is a vLLM server whose /metrics say nothing of a KV cache"
+    assert "--status" in nothing.value.next_step
+
+
+@pytest.mark.parametrize(
     ("code", "body", "reason"),
     [
         (
@@ -246,11 +287,111 @@ def test_one_worker_that_cannot_tell_does_not_silence_the_other() -> None:
         {"pool_bytes_per_block": 0},
         {"policy": None},
         {"max_model_len": 1.5},
+        {"max_model_len": 0},
+        {"blocks": 0},
+        {"kv_tokens": None},
+        {"full_sequences": None},
+        {"blocks": None},
+        {"full_sequences": 1e300},
+        {"full_sequences": float("nan")},
+        {"full_sequences": float("inf")},
+        {"memory_bytes": 1 << 63},
+        {"pool_bytes_per_block": 1},
+        {"largest_length": 5},
+        {"largest_length": 0},
+        {"stages": [{"stage": 0, "layers": [3], "pool_bytes_per_block": 196_608, "blocks_it_could_hold": None}]},
     ],
 )
 def test_an_implausible_plan_is_no_plan(plan: dict[str, Any]) -> None:
     with pytest.raises(NotFit, match="no status that dspark-tool"):
         parse_status(changed(**plan), "here")
+
+
+@pytest.mark.parametrize(
+    ("group", "reason"),
+    [
+        ({"block_tokens": 0}, "a block has no tokens"),
+        ({"window": 0}, "a window has no tokens"),
+        ({"copies": 0}, "no rank holds it"),
+        ({"page_bytes": 0}, "a page has no bytes"),
+        ({"page_bytes": 65_537}, "a page is larger than its place"),
+        ({"padded_page_bytes": 0}, "a page is larger than its place"),
+        ({"draft_layers": 4}, "more layers are the drafter's"),
+        ({"useful_block_bytes": 10**15}, "more bytes are useful"),
+        ({"useful_block_bytes": 196_609}, "more bytes are useful"),
+        ({"block_bytes": 10**12}, "larger than the pool's"),
+        ({"block_bytes": 196_609}, "larger than the pool's"),
+        ({"copied_block_bytes": 10**12}, "more bytes are copies"),
+        ({"copied_block_bytes": 196_609}, "more bytes are copies"),
+        ({"copied_block_bytes": -1}, "negative"),
+        ({"window": -1}, "negative"),
+        ({"blocks_per_sequence": -1}, "negative"),
+        ({"useful_tokens_per_sequence": -1}, "negative"),
+        ({"block_tokens": 1 << 63}, "absurdly large"),
+        ({"kind": "full\x1b[2J"}, "control characters"),
+    ],
+)
+def test_a_group_that_contradicts_itself_leaves_the_metrics_and_a_note(group: dict[str, Any], reason: str) -> None:
+    with server_that(serving(status=(200, with_group(**group)), metrics=(200, METRICS))) as url:
+        summary = read_running_cache(url)
+
+    assert (summary.source, summary.engines[0].blocks) == (CacheSource.METRICS, 2048)
+    assert reason in summary.notes[0]
+
+
+def test_groups_that_take_no_blocks_for_a_sequence_are_no_plan() -> None:
+    idle = [{**group, "blocks_per_sequence": 0} for group in recorded_groups()]
+
+    with pytest.raises(NotFit, match="takes no blocks"):
+        parse_status(changed(groups=idle), "here")
+
+
+@pytest.mark.parametrize("count", [MOST_GROUPS + 1, 30_000])
+def test_more_groups_than_any_model_has_are_refused(count: int) -> None:
+    with pytest.raises(NotFit, match="too many groups"):
+        parse_status(changed(groups=recorded_groups()[-1:] * count), "here")
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"copied_block_bytes": 196_608},
+        {"page_bytes": 1, "useful_block_bytes": 3},
+        {"blocks_per_sequence": 0},
+        {"useful_tokens_per_sequence": None},
+        {"window": 1},
+        {"draft_layers": 3},
+        # What a pipeline stage keeps of a group whose layers are all on another one.
+        {
+            "layers": [],
+            "draft_layers": 0,
+            "page_bytes": 0,
+            "padded_page_bytes": 0,
+            "useful_block_bytes": 0,
+            "block_bytes": 0,
+        },
+    ],
+)
+def test_a_group_at_the_edge_of_the_plausible_is_believed(group: dict[str, Any]) -> None:
+    plan = parse_status(with_group(**group), "here").cache.workers[0].plan
+
+    assert plan is not None
+    assert {name: getattr(plan.groups[-1], name) for name in group} == {
+        name: tuple(value) if name == "layers" else value for name, value in group.items()
+    }
+
+
+def test_a_block_over_all_stages_may_be_larger_than_one_stages() -> None:
+    stages = [
+        {"stage": stage, "layers": [2, 1], "pool_bytes_per_block": 98_304, "blocks_it_could_hold": None}
+        for stage in range(2)
+    ]
+
+    status = parse_status(changed(stages=stages, pool_bytes_per_block=98_304), "here")
+
+    plan = status.cache.workers[0].plan
+    assert plan is not None
+    assert (plan.groups[0].block_bytes, plan.pool_bytes_per_block) == (196_608, 98_304)
 
 
 @given(

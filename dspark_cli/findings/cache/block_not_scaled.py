@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.findings.cache.draft_block_below_aligned import BLOCKS_IN_ONES_PLACE, is_below_aligned
-from dspark_cli.findings.cache.evidence import CacheEvidence
+from dspark_cli.findings.cache.evidence import COST, LAYOUT_OPTION, CacheEvidence, compare
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "block-not-scaled"
@@ -30,8 +30,9 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
                     "block_tokens": group.block_tokens,
                     "block_tokens_that_fit": times * group.block_tokens,
                     "blocks_per_sequence": group.blocks_per_sequence,
+                    COST: group.blocks_per_sequence * (group.block_bytes - group.useful_block_bytes),
                 },
-                "vLLM scales a block only where its page divides the largest one; compare: --what-if layout, or use a"
-                " drafter whose head size and KV heads divide the target's",
+                "vLLM scales a block only where its page divides the largest one; use a drafter whose head size and KV"
+                f" heads divide the target's, or another layout ({LAYOUT_OPTION}); {compare(evidence, 'layout')}",
                 source="vLLM 0.32 kv_cache_utils.py, 0.33 kv_cache_planning.py: unify_kv_cache_spec_page_size",
             )

@@ -28,7 +28,7 @@ from dspark_cli.findings.cache import (
     window_blocks,
     window_kept_whole,
 )
-from dspark_cli.findings.cache.evidence import CacheEvidence
+from dspark_cli.findings.cache.evidence import COST, CacheEvidence
 from dspark_cli.findings.finding import Finding, NotChecked
 
 __all__ = ["CHECKS", "CacheEvidence", "CheckedCache", "check_cache"]
@@ -38,33 +38,34 @@ Check = Callable[[CacheEvidence], Iterator[Finding | NotChecked]]
 CHECKS: tuple[Check, ...] = (
     no_room.check,
     draft_layers_split.check,
-    draft_block_below_aligned.check,
-    group_explosion.check,
-    drafter_splits_groups.check,
-    drafter_shares_groups.check,
-    page_padding.check,
-    group_padding.check,
-    block_not_scaled.check,
-    draft_page_largest.check,
-    dcp_hybrid_manager_off.check,
     dcp_backend.check,
     dcp_pipeline_stages.check,
     dcp_runner_v1.check,
+    dcp_hybrid_manager_off.check,
     dcp_cascade.check,
     dcp_sleep.check,
-    draft_groups_unflagged.check,
-    trailing_block_drop.check,
-    drafter_trained_shorter.check,
-    window_kept_whole.check,
-    window_blocks.check,
     spare_states.check,
+    window_blocks.check,
+    window_kept_whole.check,
+    page_padding.check,
+    group_padding.check,
+    draft_block_below_aligned.check,
+    block_not_scaled.check,
+    draft_page_largest.check,
     kv_heads_copied.check,
+    trailing_block_drop.check,
+    draft_groups_unflagged.check,
+    drafter_trained_shorter.check,
+    group_explosion.check,
+    drafter_splits_groups.check,
+    drafter_shares_groups.check,
 )
 
 
 @dataclass(frozen=True)
 class CheckedCache:
-    """Findings, the most severe first and in the order of `CHECKS` otherwise; and what could not be checked."""
+    """Findings, the most severe first, then those that cost the most bytes, then in the order of `CHECKS`; and
+    what could not be checked."""
 
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
@@ -75,6 +76,11 @@ def check_cache(evidence: CacheEvidence) -> CheckedCache:
     answers = [answer for check in CHECKS for answer in check(evidence)]
     findings = [answer for answer in answers if isinstance(answer, Finding)]
     return CheckedCache(
-        tuple(sorted(findings, key=lambda finding: -finding.severity.rank)),
+        tuple(sorted(findings, key=_worst_first)),
         tuple(answer for answer in answers if isinstance(answer, NotChecked)),
     )
+
+
+def _worst_first(finding: Finding) -> tuple[int, float]:
+    cost = finding.evidence.get(COST)
+    return -finding.severity.rank, -cost if isinstance(cost, int | float) else 0

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
-from dspark_cli.findings.cache.evidence import CacheEvidence, draft_groups, is_packed
+from dspark_cli.findings.cache.evidence import COST, CacheEvidence, compare, draft_groups, is_packed
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "draft-block-below-aligned"
@@ -33,8 +33,9 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
                     "times": times,
                     "draft_blocks_per_sequence": group.blocks_per_sequence,
                     "blocks_per_sequence": plan.blocks_per_sequence,
+                    COST: group.blocks_per_sequence * (plan.replica_bytes_per_block - group.useful_block_bytes),
                 },
-                f"compare: --what-if block-size={aligned} --what-if layout; a release that gives the drafter the"
+                f"{compare(evidence, f'block-size={aligned}', 'layout')}; a release that gives the drafter the"
                 " target's aligned block, or a drafter without sliding layers, has no small blocks",
                 source="second seed: 1,029,864 tokens with draft blocks of 16, 5,592,405 with 2,304",
             )
@@ -45,7 +46,7 @@ def aligned_block_tokens(plan: CachePlan) -> int:
 
 
 def is_below_aligned(group: KVCacheGroup, plan: CachePlan) -> bool:
-    if group.role != "draft" or group.is_state or not group.useful_block_bytes:
+    if group.role != "draft" or group.is_state or not group.useful_block_bytes or not group.block_tokens:
         return False
     place, fills = group.padded_page_bytes, group.page_bytes
     if is_packed(plan):

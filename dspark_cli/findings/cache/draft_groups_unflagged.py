@@ -1,4 +1,7 @@
-"""No group is marked as the drafter's, so all of them give up the trailing block of a prefix hit."""
+"""No group is marked as the drafter's, so all of them give up the trailing block of a prefix hit.
+
+Where the drafter's block is as long as any, marks save nothing; what is lost is then said by `trailing_block_drop`,
+and so is a release that does not tell."""
 
 from collections.abc import Iterator
 
@@ -22,12 +25,13 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
         return
     now = _average(plan, dropping_groups(plan))
     if_flagged = _average(plan, [group for group in plan.groups if group.draft_layers])
-    saved = now - if_flagged if now is not None and if_flagged is not None else 0
+    if now is None or if_flagged is None or if_flagged >= now:
+        return
     yield Finding(
         ID,
-        Severity.WARNING if saved >= NOTICEABLE_TOKENS else Severity.INFO,
+        Severity.WARNING if now - if_flagged >= NOTICEABLE_TOKENS else Severity.INFO,
         f"none of {len(plan.groups)} groups is marked as the drafter's, so all of them give up the trailing block of a"
-        " prefix hit" + (f": {now:,} tokens a hit on average, {if_flagged:,} if marked" if now is not None else ""),
+        f" prefix hit: {now:,} tokens a hit on average, {if_flagged:,} if marked",
         {
             "groups": len(plan.groups),
             "state_groups": sum(group.is_state for group in plan.groups),

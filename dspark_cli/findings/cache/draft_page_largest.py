@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.cache_plan import CachePlan, LayerKind
-from dspark_cli.findings.cache.evidence import CacheEvidence, groups_with_target, is_packed
+from dspark_cli.findings.cache.evidence import COST, CacheEvidence, compare, groups_with_target, layout_to_compare
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "draft-page-largest"
@@ -23,7 +23,7 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
         group.blocks_per_sequence * (plan.replica_bytes_per_block - group.useful_block_bytes)
         for group in groups_with_target(plan)
     )
-    block = max(group.block_tokens for group in groups_with_target(plan))
+    block = max((group.block_tokens for group in groups_with_target(plan)), default=0)
     if not lost and block == target.block_tokens:
         return
     yield Finding(
@@ -41,10 +41,14 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
             "draft_block_tokens": draft.block_tokens,
             "target_block_tokens": target.block_tokens,
             "target_block_tokens_planned": block,
-            "target_bytes_lost": lost,
+            COST: lost,
         },
-        f"compare: --what-if tensor-parallel-size={2 * plan.policy.tensor_parallel} --what-if draft.kv_cache_dtype=fp8"
-        + ("" if is_packed(plan) else " --what-if layout"),
+        compare(
+            evidence,
+            f"tensor-parallel-size={2 * plan.policy.tensor_parallel}",
+            "draft.kv_cache_dtype=fp8",
+            *layout_to_compare(plan),
+        ),
         source="second seed: 9.00 MiB with one rank, 8 KV heads of 128, bf16 and 2,304 tokens",
     )
 

@@ -2,7 +2,13 @@
 
 from collections.abc import Iterator
 
-from dspark_cli.findings.cache.evidence import CacheEvidence, counted, groups_with_target
+from dspark_cli.findings.cache.evidence import (
+    WIDTH_IS_HYPOTHETICAL,
+    CacheEvidence,
+    compare,
+    counted,
+    groups_with_target,
+)
 from dspark_cli.findings.cache.group_explosion import is_explosion
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
@@ -18,7 +24,7 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
     with_drafter, alone = groups_with_target(evidence.plan), evidence.alone.groups
     if len(with_drafter) <= len(alone) or is_explosion(evidence.plan, evidence.alone):
         return
-    width, width_alone = (max(len(group.layers) for group in groups) for groups in (with_drafter, alone))
+    width, width_alone = (max((len(group.layers) for group in groups), default=0) for groups in (with_drafter, alone))
     yield Finding(
         ID,
         Severity.INFO,
@@ -30,6 +36,6 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
             "layers_in_a_group": width,
             "layers_in_a_group_alone": width_alone,
         },
-        "nothing to do while there are few; compare: --what-if group-width",
+        f"nothing to do while there are few; {compare(evidence, 'group-width')} ({WIDTH_IS_HYPOTHETICAL})",
         source="vLLM 0.32 kv_cache_utils.py:_get_kv_cache_groups_uniform_page_size",
     )

@@ -9,6 +9,12 @@ NOTICEABLE_SHARE = 0.10
 3% in the recorded plans of a hybrid target), and nobody can do anything about it."""
 
 
+COST = "cost_bytes"
+"""In a finding's evidence: the bytes of a full sequence that it is about. Findings of one severity come by it."""
+WIDTH_IS_HYPOTHETICAL = "vLLM has no option for the group width, so group-width shows only what another would do"
+LAYOUT_OPTION = "VLLM_KV_CACHE_LAYOUT sets the layout"
+
+
 @dataclass(frozen=True)
 class CacheEvidence:
     plan: CachePlan
@@ -22,8 +28,31 @@ class CacheEvidence:
         return _numbers(self.release) >= _numbers(wanted) if self.release else None
 
     @property
+    def is_of_an_engine(self) -> bool:
+        """Whether a running engine was asked: nothing else can be planned from what it keeps."""
+        return self.alone is None and not self.plan.layer_kinds
+
+    @property
     def has_draft_layers(self) -> bool:
         return any(group.draft_layers for group in self.plan.groups)
+
+
+def compare(evidence: CacheEvidence, *changes: str) -> str:
+    """How to plan the changes beside the deployment, such as `block-size=32`."""
+    asked = " ".join(f"--what-if {change}" for change in changes)
+    return (
+        f"plan it with models: inspect-cache --model ... {asked}" if evidence.is_of_an_engine else f"compare: {asked}"
+    )
+
+
+def layout_to_compare(plan: CachePlan) -> tuple[str, ...]:
+    """Nothing where pages are packed already."""
+    return () if is_packed(plan) else ("layout",)
+
+
+def share_of(part: int, total: int) -> float:
+    """0 where there is nothing to share: a plan whose memory holds no block."""
+    return part / total if total else 0.0
 
 
 def draft_groups(plan: CachePlan) -> list[KVCacheGroup]:

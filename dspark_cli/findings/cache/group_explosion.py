@@ -4,7 +4,19 @@ from collections.abc import Iterator
 
 from dspark_cli.facts.cache_bytes import where_bytes_go
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
-from dspark_cli.findings.cache.evidence import CacheEvidence, counted, described, groups_with_target, is_packed
+from dspark_cli.findings.cache.evidence import (
+    COST,
+    LAYOUT_OPTION,
+    NOTICEABLE_SHARE,
+    WIDTH_IS_HYPOTHETICAL,
+    CacheEvidence,
+    compare,
+    counted,
+    described,
+    groups_with_target,
+    is_packed,
+    share_of,
+)
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "group-explosion"
@@ -22,7 +34,9 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
     if not is_explosion(plan, alone):
         return
     spent = where_bytes_go(plan)
-    padding = (spent.group_padding + spent.page_padding) / spent.total
+    padding = spent.group_padding + spent.page_padding
+    share = share_of(padding, spent.total)
+    takes_capacity = share >= NOTICEABLE_SHARE
     minority = _minority(plan)
     because = f", for vLLM makes them as wide as {counted(minority[1], 'layer')} of {minority[0]}" if minority else ""
     yield Finding(
@@ -30,7 +44,8 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
         Severity.WARNING,
         f"{len(plan.groups)} groups of at most {counted(_width(plan), 'layer')} with the drafter,"
         f" {len(alone.groups)} without{because}; attention metadata is built for each of them at every step, and"
-        f" {padding:.0%} of a sequence's bytes are padding",
+        f" {share:.0%} of a sequence's bytes are padding"
+        + ("" if takes_capacity else ": it costs time at every step, not capacity"),
         {
             "groups": len(plan.groups),
             "groups_alone": len(alone.groups),
@@ -38,13 +53,23 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
             "layers_in_a_group": _width(plan),
             "minority": minority[0] if minority else None,
             "minority_layers": minority[1] if minority else None,
-            "padding_share": padding,
+            COST: padding if takes_capacity else 0,
+            "padding_share": share,
         },
-        "compare: --what-if group-width --what-if layout; a drafter whose layers are all of one kind, or of the"
-        " target's, leaves the groups wide",
+        _advice(evidence, takes_capacity),
         source="vLLM 0.32 kv_cache_utils.py, 0.33 kv_cache_planning.py: _get_kv_cache_groups_uniform_page_size takes"
         " the smallest bucket's size",
     )
+
+
+def _advice(evidence: CacheEvidence, takes_capacity: bool) -> str:
+    other = (
+        "a drafter whose layers are all of one kind, or of the target's, leaves the groups wide; so may a vLLM that"
+        " groups layers otherwise"
+    )
+    if not takes_capacity:
+        return other
+    return f"{compare(evidence, 'group-width', 'layout')} ({LAYOUT_OPTION}; {WIDTH_IS_HYPOTHETICAL}); {other}"
 
 
 def is_explosion(plan: CachePlan, alone: CachePlan) -> bool:
@@ -55,7 +80,7 @@ def is_explosion(plan: CachePlan, alone: CachePlan) -> bool:
 
 
 def _width(plan: CachePlan) -> int:
-    return max(len(group.layers) for group in plan.groups)
+    return max((len(group.layers) for group in plan.groups), default=0)
 
 
 def _minority(plan: CachePlan) -> tuple[str, int] | None:

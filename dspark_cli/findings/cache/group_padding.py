@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.cache_bytes import where_bytes_go
-from dspark_cli.findings.cache.evidence import NOTICEABLE_SHARE, CacheEvidence, gib
+from dspark_cli.findings.cache.evidence import (
+    COST,
+    LAYOUT_OPTION,
+    NOTICEABLE_SHARE,
+    WIDTH_IS_HYPOTHETICAL,
+    CacheEvidence,
+    compare,
+    gib,
+    share_of,
+)
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "group-padding"
@@ -12,7 +21,7 @@ ID = "group-padding"
 def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
     plan = evidence.plan
     spent = where_bytes_go(plan)
-    share = spent.group_padding / spent.total
+    share = share_of(spent.group_padding, spent.total)
     if share < NOTICEABLE_SHARE:
         return
     block = plan.replica_bytes_per_block
@@ -25,13 +34,13 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
         f" block's {block:,}",
         {
             "share": share,
-            "padding_bytes": spent.group_padding,
+            COST: spent.group_padding,
             "sequence_bytes": spent.total,
             "group_block_bytes": worst.block_bytes,
             "pool_bytes_per_block": block,
             "narrow_role": worst.role,
             "narrow_layers": len(worst.layers),
         },
-        "compare: --what-if group-width --what-if layout",
+        f"{compare(evidence, 'group-width', 'layout')}; {LAYOUT_OPTION}, and {WIDTH_IS_HYPOTHETICAL}",
         source="vLLM 0.32 kv_cache_utils.py, 0.33 kv_cache_planning.py: _pool_bytes_per_block",
     )

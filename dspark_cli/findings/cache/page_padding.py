@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.cache_bytes import where_bytes_go
-from dspark_cli.findings.cache.evidence import NOTICEABLE_SHARE, CacheEvidence, gib, is_packed
+from dspark_cli.findings.cache.evidence import (
+    COST,
+    LAYOUT_OPTION,
+    NOTICEABLE_SHARE,
+    CacheEvidence,
+    compare,
+    gib,
+    layout_to_compare,
+    share_of,
+)
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "page-padding"
@@ -12,11 +21,11 @@ ID = "page-padding"
 def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
     plan = evidence.plan
     spent = where_bytes_go(plan)
-    share = spent.page_padding / spent.total
+    share = share_of(spent.page_padding, spent.total)
     if share < NOTICEABLE_SHARE:
         return
-    padded = [group for group in plan.groups if group.padded_page_bytes > group.page_bytes]
-    worst = max(padded, key=lambda group: group.padded_page_bytes / group.page_bytes)
+    worst = max(plan.groups, key=lambda group: group.padded_page_bytes / max(group.page_bytes, 1))
+    layout = layout_to_compare(plan)
     yield Finding(
         ID,
         Severity.WARNING,
@@ -25,13 +34,13 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
         f" {worst.padded_page_bytes:,}",
         {
             "share": share,
-            "padding_bytes": spent.page_padding,
+            COST: spent.page_padding,
             "sequence_bytes": spent.total,
             "page_bytes": worst.page_bytes,
             "padded_page_bytes": worst.padded_page_bytes,
             "padded_role": worst.role,
         },
-        "compare: --what-if block-size=32 --what-if block-size=64"
-        + ("" if is_packed(plan) else " --what-if layout (VLLM_KV_CACHE_LAYOUT=BLNHC packs pages of different sizes)"),
+        compare(evidence, "block-size=32", "block-size=64", *layout)
+        + (f"; {LAYOUT_OPTION}, and BLNHC packs pages of different sizes" if layout else ""),
         source="vLLM 0.32 kv_cache_utils.py, 0.33 kv_cache_planning.py: unify_kv_cache_spec_page_size",
     )

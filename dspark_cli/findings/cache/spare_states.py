@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.cache_bytes import where_bytes_go
-from dspark_cli.findings.cache.evidence import NOTICEABLE_SHARE, CacheEvidence, counted, gib
+from dspark_cli.findings.cache.evidence import COST, NOTICEABLE_SHARE, CacheEvidence, compare, counted, gib, share_of
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "states-for-drafts"
@@ -16,7 +16,7 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
     if not states or not drafted:
         return
     spent = where_bytes_go(plan)
-    share = spent.spare_states / spent.total
+    share = share_of(spent.spare_states, spent.total)
     if share < NOTICEABLE_SHARE:
         return
     blocks = max(group.blocks_per_sequence for group in states)
@@ -30,10 +30,10 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
             "states_per_sequence": blocks,
             "state_groups": len(states),
             "draft_tokens": drafted,
-            "spare_state_bytes": spent.spare_states,
+            COST: spent.spare_states,
             "share": share,
         },
-        f"compare fewer: --what-if draft.num_speculative_tokens={max(1, drafted // 2)}; the last positions are seldom"
-        " accepted (dspark-tool acceptance shows how seldom)",
+        f"draft fewer: the last positions are seldom accepted (dspark-tool acceptance shows how seldom);"
+        f" {compare(evidence, f'draft.num_speculative_tokens={max(1, drafted // 2)}')}",
         source="vLLM 0.32 and 0.33 kv_cache_interface.py: MambaSpec.max_memory_usage_bytes, num_speculative_blocks",
     )

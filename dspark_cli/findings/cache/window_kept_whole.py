@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
-from dspark_cli.findings.cache.evidence import CacheEvidence, counted
+from dspark_cli.findings.cache.evidence import CacheEvidence, compare, counted
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "window-kept-whole"
@@ -13,7 +13,7 @@ KEEPS_A_WINDOW = ("sliding window", "chunked local")
 def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
     plan = evidence.plan
     for group in plan.groups:
-        if group.window is None or group.window >= plan.max_model_len or _keeps_a_window(group):
+        if not group.window or group.window >= plan.max_model_len or _keeps_a_window(group):
             continue
         layers = _windowed_layers(plan, group)
         times = plan.max_model_len / group.window
@@ -33,7 +33,7 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
             },
             "leave out --disable-hybrid-kv-cache-manager; a KV connector without hybrid support turns it off too"
             if manager_off
-            else "compare: --what-if layout (VLLM_KV_CACHE_LAYOUT=BLNHC needs no common page)",
+            else f"VLLM_KV_CACHE_LAYOUT=BLNHC needs no common page; {compare(evidence, 'layout')}",
             source="vLLM 0.32 kv_cache_utils.py, 0.33 kv_cache_planning.py: unify_hybrid_kv_cache_specs,"
             " _try_get_full_allocation_fallback_groups",
         )
