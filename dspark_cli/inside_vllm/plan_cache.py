@@ -9,6 +9,7 @@ with the fields of `sources.cache_planner.Scenario`. The answers are in order: {
 layout or group width has one answer for each that there is.
 """
 
+import gc
 import math
 import os
 import re
@@ -28,7 +29,17 @@ def plan_scenarios(request: dict[str, Any]) -> dict[str, Any]:
         from dspark_cli.inside_vllm.stand_in_platform import stand_in
 
         stand_in(**request["stand_in"])
+    _import_vllm_for_good()
     return {"answers": [_answer(one) for scenario in request["scenarios"] for one in _alternatives(scenario)]}
+
+
+def _import_vllm_for_good() -> None:
+    """What is imported once needs no look from the garbage collector at every plan; it is most of what there is."""
+    import dspark_cli.inside_vllm.engine_config
+    import dspark_cli.inside_vllm.layer_specs  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
 
 
 def _answer(scenario: dict[str, Any]) -> dict[str, Any]:
@@ -41,6 +52,8 @@ def _answer(scenario: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:
         traceback.print_exc()
         return {"scenario": scenario, "refused": f"vLLM cannot plan this: {type(error).__name__}: {error}"}
+    finally:
+        gc.collect()  # the models of this plan, before they are in the way of the next
 
 
 def _alternatives(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -93,7 +93,8 @@ def plans(deployments: list[tuple[str, ...]]) -> list[CachePlan]:
 
 def _python_path() -> str:
     repository = str(Path(__file__).parents[2])
-    return os.pathsep.join([repository, find_vllm().added_environment().get("PYTHONPATH", "")])
+    added = find_vllm().added_environment().get("PYTHONPATH") or os.environ.get("PYTHONPATH")
+    return os.pathsep.join(filter(None, [repository, added]))
 
 
 @pytest.mark.parametrize("at", range(len(CASES)), ids=NAMES)
