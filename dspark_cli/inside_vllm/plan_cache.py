@@ -29,15 +29,15 @@ def plan_scenarios(request: dict[str, Any]) -> dict[str, Any]:
         from dspark_cli.inside_vllm.stand_in_platform import stand_in
 
         stand_in(**request["stand_in"])
-    _import_vllm_for_good()
-    return {"answers": [_answer(one) for scenario in request["scenarios"] for one in _alternatives(scenario)]}
-
-
-def _import_vllm_for_good() -> None:
-    """What is imported once needs no look from the garbage collector at every plan; it is most of what there is."""
     import dspark_cli.inside_vllm.engine_config
     import dspark_cli.inside_vllm.layer_specs  # noqa: F401
 
+    _put_what_lasts_aside()
+    return {"answers": [_answer(one) for scenario in request["scenarios"] for one in _alternatives(scenario)]}
+
+
+def _put_what_lasts_aside() -> None:
+    """The models of a plan are collected; the rest, mostly vLLM's modules, the collector need not look at again."""
     gc.collect()
     gc.freeze()
 
@@ -53,7 +53,7 @@ def _answer(scenario: dict[str, Any]) -> dict[str, Any]:
         traceback.print_exc()
         return {"scenario": scenario, "refused": f"vLLM cannot plan this: {type(error).__name__}: {error}"}
     finally:
-        gc.collect()  # the models of this plan, before they are in the way of the next
+        _put_what_lasts_aside()
 
 
 def _alternatives(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
