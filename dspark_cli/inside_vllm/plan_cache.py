@@ -20,8 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dspark_cli.inside_vllm.answer import Refused, answer
-
-LAYOUT_VARIABLE = "VLLM_KV_CACHE_LAYOUT"
+from dspark_cli.sources.cache_planner import LAYOUT, LAYOUT_VARIABLE
 
 
 def plan_scenarios(request: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def _alternatives(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield scenario
         return
     word, *rest = scenario["every"]
-    for value, changed in _with_every_layout(scenario) if word == "layout" else _with_every_width(scenario):
+    for value, changed in _with_every_layout(scenario) if word == LAYOUT else _with_every_width(scenario):
         name = re.sub(rf"\b{word}(?=,|$)", f"{word}={value}", scenario["name"], count=1)
         yield from _alternatives({**changed, "every": rest, "name": name})
 
@@ -138,11 +137,10 @@ def _plan(scenario: dict[str, Any]) -> dict[str, Any]:
         plans, largest = plans_without_limit(config, stages, width), shortage.largest_length
     pool_bytes = max(pool_bytes_per_block(plan) for plan in plans)
     scheduler_plan = generate_scheduler_kv_cache_config(plans)
-    blocks = scheduler_plan.num_blocks
+    override = config.cache_config.num_gpu_blocks_override
     if largest is not None:
-        blocks = override if (override := config.cache_config.num_gpu_blocks_override) else (memory or 0) // pool_bytes
-        scheduler_plan.num_blocks = blocks
-    known = memory is not None or config.cache_config.num_gpu_blocks_override is not None
+        scheduler_plan.num_blocks = override or (memory or 0) // pool_bytes
+    known = memory is not None or override is not None
     adopt_block_size(config, scheduler_plan)
     tokens, sequences = get_kv_cache_capacity(config, scheduler_plan)
     return {
@@ -150,7 +148,7 @@ def _plan(scenario: dict[str, Any]) -> dict[str, Any]:
         "memory_bytes": memory,
         "pool_bytes_per_block": pool_bytes,
         "memory_estimated": memory is not None and given is None,
-        "blocks": blocks if known else None,
+        "blocks": scheduler_plan.num_blocks if known else None,
         "kv_tokens": tokens if known else None,
         "full_sequences": sequences if known else None,
         "max_model_len": config.model_config.max_model_len,

@@ -10,9 +10,8 @@ from typing import Any
 from dspark_cli.errors import BadInput
 from dspark_cli.facts.gpu_kind import GpuKind
 from dspark_cli.serving.speculative import Speculation, take_speculative_config
-from dspark_cli.sources.cache_planner import Scenario
+from dspark_cli.sources.cache_planner import LAYOUT_VARIABLE, Scenario
 
-LAYOUT_VARIABLE = "VLLM_KV_CACHE_LAYOUT"
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SHORT_SPECULATION = {
     "--spec-method": ("method", str),

@@ -10,6 +10,7 @@ from dspark_cli.sources.vllm_child import ask_vllm
 from dspark_cli.sources.vllm_install import VllmInstall
 
 LAYOUT, GROUP_WIDTH = "layout", "group-width"
+LAYOUT_VARIABLE = "VLLM_KV_CACHE_LAYOUT"
 
 
 @dataclass(frozen=True)

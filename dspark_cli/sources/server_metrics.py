@@ -1,20 +1,16 @@
 """One scrape of a vLLM server's /metrics."""
 
-import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dspark_cli.errors import BadInput, NotFit
+from dspark_cli.sources.bounded_get import collected, get, within
 
 if TYPE_CHECKING:
     import httpx
-
-LARGEST_BODY = 16 * 1024 * 1024
-"""A page has some 60 KB for each engine."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +44,12 @@ def scrape(url: str, timeout_s: float = 10.0) -> Scrape:
     """
     address = metrics_address(url)
     shown = without_credentials(address)
-    result: Future[Scrape] = Future()
 
-    def work() -> None:
-        try:
-            body = _fetch(address, timeout_s)
-            result.set_result(Scrape(without_credentials(url), time.time(), parse_samples(body, shown)))
-        except Exception as error:
-            result.set_exception(error)
+    def fetched() -> Scrape:
+        body = get(address, shown, timeout_s, lambda response: _body(response, shown))
+        return Scrape(without_credentials(url), time.time(), parse_samples(body, shown))
 
-    # httpx bounds each read, not the whole: a server that drips its headers would hold an ordinary call for ever.
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        return result.result(timeout_s)
-    except TimeoutError:
-        raise NotFit(
-            f"{shown} did not answer within {timeout_s:g} s", "is the server overloaded? give it longer: --timeout"
-        ) from None
+    return within(timeout_s, shown, fetched)
 
 
 def metrics_address(url: str) -> str:
@@ -122,47 +107,6 @@ def parse_samples(body: str, address: str) -> tuple[Sample, ...]:
     return samples
 
 
-def _fetch(address: str, timeout_s: float) -> str:
-    """Raises NotFit, or TimeoutError where one read takes all the time."""
-    import httpx
-
-    shown = without_credentials(address)
-    try:
-        with _client(timeout_s) as client, client.stream("GET", address) as response:
-            return _body(response, shown)
-    except httpx.TimeoutException:
-        raise TimeoutError from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        reason = str(error) or type(error).__name__
-        raise NotFit(f"no server answers at {shown} ({reason})", "check host and port; is vLLM running?") from None
-    except ValueError:  # the address itself was checked
-        raise NotFit(
-            f"{shown} leads to a host name that cannot be one",
-            "see where the server redirects to, and check the proxy settings HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
-        ) from None
-
-
-def _client(timeout_s: float) -> "httpx.Client":
-    """An HTTP client with the environment's proxy and certificate settings; its answers come uncompressed."""
-    import httpx
-
-    try:
-        return httpx.Client(timeout=timeout_s, follow_redirects=True, headers={"Accept-Encoding": "identity"})
-    except ImportError:
-        raise NotFit(
-            "the proxy setting asks for SOCKS, which needs the package socksio",
-            "install socksio, or unset the proxy setting (ALL_PROXY, HTTP_PROXY, HTTPS_PROXY)",
-        ) from None
-    except OSError as error:
-        raise NotFit(
-            f"a certificate setting cannot be used ({error})", "check SSL_CERT_FILE, SSL_CERT_DIR and SSLKEYLOGFILE"
-        ) from None
-    except (ValueError, httpx.InvalidURL):  # not repeated: a proxy's URL may hold a password
-        raise NotFit(
-            "a proxy setting cannot be used", "check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY"
-        ) from None
-
-
 def _body(response: "httpx.Response", shown: str) -> str:
     next_step = "give the URL of a vLLM server, like http://127.0.0.1:8000"
     if response.status_code != 200:
@@ -170,9 +114,4 @@ def _body(response: "httpx.Response", shown: str) -> str:
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         raise NotFit(f"{shown} answers in the encoding {encoding[:20]!r} that was not asked for", next_step)
-    body = bytearray()
-    for chunk in response.iter_bytes():
-        body += chunk
-        if len(body) > LARGEST_BODY:
-            raise NotFit(f"{shown} sends more than {LARGEST_BODY >> 20} MiB", next_step)
-    return body.decode("utf-8", errors="replace")
+    return collected(response.iter_bytes(), shown, next_step).decode("utf-8", errors="replace")

@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import os
-import threading
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -13,15 +11,14 @@ from urllib.parse import urlsplit
 from dspark_cli import __version__
 from dspark_cli.errors import BadInput, NotFit
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
-from dspark_cli.sources.server_metrics import _client, metrics_address, without_credentials
+from dspark_cli.sources.bounded_get import collected, get, within
+from dspark_cli.sources.server_metrics import metrics_address, without_credentials
 from dspark_cli.status_plugin.names import ROUTE
 
 if TYPE_CHECKING:
     import httpx
 
 KEY_VARIABLE = "VLLM_API_KEY"
-LARGEST_BODY = 16 * 1024 * 1024
-"""A worker's plan has some 10 KB."""
 START_WITH_PLUGIN = "start the server with dspark-tool serve --status"
 PLAN_WITHOUT_SERVER = "plan the same without the server: dspark-tool inspect-cache --model MODEL --draft DRAFT"
 UNSUPPORTED = 501
@@ -93,22 +90,14 @@ def read_status(url: str, timeout_s: float = 10.0, key: str | None = None) -> Se
     """
     address = status_address(url)
     shown = without_credentials(address)
-    result: Future[ServerStatus] = Future()
+    # httpx takes the key along to another host on no redirect.
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
 
-    def work() -> None:
-        try:
-            result.set_result(parse_status(_fetch(address, timeout_s, key), shown))
-        except Exception as error:
-            result.set_exception(error)
+    def fetched() -> ServerStatus:
+        body = get(address, shown, timeout_s, lambda response: _body(response, shown), headers)
+        return parse_status(body, shown)
 
-    # httpx bounds each read, not the whole: a server that drips its headers would hold an ordinary call for ever.
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        return result.result(timeout_s)
-    except TimeoutError:
-        raise NotFit(
-            f"{shown} did not answer within {timeout_s:g} s", "is the server overloaded? give it longer: --timeout"
-        ) from None
+    return within(timeout_s, shown, fetched)
 
 
 def status_address(url: str) -> str:
@@ -213,34 +202,10 @@ def _leaves(value: Any) -> Iterable[Any]:
         yield from _leaves(held)
 
 
-def _fetch(address: str, timeout_s: float, key: str | None) -> bytes:
-    """Raises NotFit, or TimeoutError where one read takes all the time."""
-    import httpx
-
-    shown = without_credentials(address)
-    # httpx takes the key along to another host on no redirect.
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        with _client(timeout_s) as client, client.stream("GET", address, headers=headers) as response:
-            body = _body(response, shown)
-            _check_success(response, body, shown)
-            return body
-    except httpx.TimeoutException:
-        raise TimeoutError from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        reason = str(error) or type(error).__name__
-        raise NotFit(f"no server answers at {shown} ({reason})", "check host and port; is vLLM running?") from None
-    except ValueError:  # the address itself was checked
-        raise NotFit(f"{shown} leads to a host name that cannot be one", "see where the server redirects to") from None
-
-
 def _body(response: "httpx.Response", shown: str) -> bytes:
-    body = bytearray()
-    for chunk in response.iter_raw():  # no compression was asked for
-        body += chunk
-        if len(body) > LARGEST_BODY:
-            raise NotFit(f"{shown} sends more than {LARGEST_BODY >> 20} MiB", "check host and port")
-    return bytes(body)
+    body = collected(response.iter_raw(), shown, "check host and port")  # no compression was asked for
+    _check_success(response, body, shown)
+    return body
 
 
 def _check_success(response: "httpx.Response", body: bytes, shown: str) -> None:

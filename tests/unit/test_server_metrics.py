@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dspark_cli.errors import BadInput, NotFit
-from dspark_cli.sources.server_metrics import LARGEST_BODY, metrics_address, parse_samples, scrape, without_credentials
+from dspark_cli.sources.bounded_get import LARGEST_BODY
+from dspark_cli.sources.server_metrics import metrics_address, parse_samples, scrape, without_credentials
 from tests.local_server import Respond, server_that
 from tests.paths import FIXTURES
 

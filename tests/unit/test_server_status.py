@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from dspark_cli.errors import BadInput, CannotSay, NotFit
 from dspark_cli.facts.cache_summary import CacheSource, EngineCache
+from dspark_cli.sources.bounded_get import LARGEST_BODY
 from dspark_cli.sources.cache_metrics import summary_of_metrics
 from dspark_cli.sources.running_cache import read_running_cache, summary_of_status
 from dspark_cli.sources.server_metrics import Scrape, parse_samples
 from dspark_cli.sources.server_status import (
-    LARGEST_BODY,
     MOST_GROUPS,
     KeyWanted,
     NoPlugin,
