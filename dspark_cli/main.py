@@ -8,9 +8,10 @@ from typing import NoReturn
 
 import typer
 
-from dspark_cli.commands.acceptance import acceptance
+from dspark_cli.commands.acceptance import acceptance_commands
 from dspark_cli.commands.doctor import doctor
 from dspark_cli.commands.inspect_cache import inspect_cache
+from dspark_cli.commands.probe import probe
 from dspark_cli.commands.serve import serve
 from dspark_cli.commands.stress_shift import stress_shift
 from dspark_cli.errors import OurBug, ToolError
@@ -27,13 +28,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
-app.command()(acceptance)
+app.add_typer(acceptance_commands, name="acceptance")
 app.command(
     context_settings={
         "ignore_unknown_options": True,  # they are vllm serve's
         "help_option_names": ["--help"],  # -h would be found in the middle of vLLM's short options
     }
 )(inspect_cache)
+app.command()(probe)
 app.command()(stress_shift)
 app.command()(doctor)
 

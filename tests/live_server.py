@@ -15,9 +15,10 @@ from typing import Any
 
 import httpx
 
-from tests.paths import DFLASH, MODELS, TARGET
+from tests.paths import DFLASH, MODELS, ROOT, TARGET
 
 TOOL = str(Path(sys.executable).with_name("dspark-tool"))
+FAULTS = ["--worker-extension-cls", "tests.faults.draft_faults.DraftFaults"]
 ENGINE_ARGS = ["--max-model-len", "4096", "--kv-cache-memory-bytes", str(1 << 30), "--enforce-eager"]
 READY_WITHIN_S = 240.0
 STOPPED_WITHIN_S = 60.0
@@ -38,6 +39,17 @@ class LiveServer:
         answer = httpx.post(f"{self.url}/v1/completions", json=body, timeout=120)
         answer.raise_for_status()
         return str(answer.json()["choices"][0]["text"])
+
+    def plant(self, fault: str, amount: float = 0.0) -> None:
+        """Plant a fault of tests/faults/draft_faults.py; the server must have been started with faults."""
+        self._call("plant", fault, amount)
+
+    def heal(self) -> None:
+        self._call("heal")
+
+    def _call(self, method: str, *arguments: object) -> None:
+        body = {"method": method, "args": list(arguments)}
+        httpx.post(f"{self.url}/collective_rpc", json=body, timeout=60).raise_for_status()
 
     def stop(self) -> int:
         """Interrupt `dspark-tool serve` as Ctrl-C would; its exit code."""
@@ -63,14 +75,20 @@ def free_port() -> int:
 
 
 @contextmanager
-def live_server(log: Path, **popen: Any) -> Iterator[LiveServer]:
-    """Start the server, wait until it answers, and stop it in the end, whatever happens in between."""
+def live_server(log: Path, *, faults: bool = False, **popen: Any) -> Iterator[LiveServer]:
+    """Start the server, wait until it answers, and stop it in the end, whatever happens in between.
+
+    With `faults` it takes the calls that plant them.
+    """
     port = free_port()
-    vllm_args = f"--host 127.0.0.1 --port {port} --served-model-name tiny".split() + ENGINE_ARGS
+    vllm_args = f"--host 127.0.0.1 --port {port} --served-model-name tiny".split() + ENGINE_ARGS + FAULTS * faults
+    environment = offline_environment()
+    if faults:
+        environment |= {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(ROOT)}
     options = ["--draft", str(DFLASH), "--status", "--log-file", str(log), "--quiet"]
     tool = subprocess.Popen(
         [TOOL, "serve", str(TARGET), *options, "--", *vllm_args],
-        env=offline_environment(),
+        env=environment,
         text=True,
         **popen,
     )

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dspark_cli.commands.seconds import require_seconds
+from dspark_cli.commands.severity import any_from, threshold_named
 from dspark_cli.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
     from dspark_cli.findings.finding import Finding, Severity
     from dspark_cli.planning.deployment import Deployment
-
-NEVER = "never"
 
 
 def inspect_cache(
@@ -74,7 +73,7 @@ def inspect_cache(
     from dspark_cli.sources.gpus import platform_here
     from dspark_cli.sources.vllm_install import find_vllm
 
-    threshold = _threshold(fail_on)
+    threshold = threshold_named(fail_on)
     if url is not None or log is not None:
         of_models = [model, draft, method, tokens, gpu, kv_memory, gpu_memory, draft_kv_dtype, layout, vllm_args]
         if (url is not None and log is not None) or any([*of_models, more_vllm_args, what_if, keep_trailing_block]):
@@ -137,7 +136,7 @@ def _inspect_server(
 
 
 def _exit_on(findings: "Sequence[Finding]", threshold: "Severity | None") -> None:
-    if threshold is not None and any(finding.severity >= threshold for finding in findings):
+    if any_from(findings, threshold):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -182,14 +181,3 @@ def _show_notes(notes: "list[str] | tuple[str, ...]") -> None:
 
     for note in notes:
         show_note(note)
-
-
-def _threshold(name: str) -> "Severity | None":
-    from dspark_cli.findings.finding import Severity
-
-    if name == NEVER:
-        return None
-    try:
-        return Severity[name.upper()]
-    except KeyError:
-        raise BadInput(f"--fail-on {name!r} is no severity", "give info, warning, error or never") from None

@@ -28,6 +28,14 @@ class Severity(StrEnum):
         return self.rank >= Severity(other).rank
 
 
+class Confidence(StrEnum):
+    """How sure the cause is, not the figures."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing found. `what` is a sentence with the numbers, `evidence` has them by name."""
@@ -42,6 +50,8 @@ class Finding:
     """The vLLM release in which the cause is gone."""
     source: str = ""
     """Where the rule comes from."""
+    confidence: Confidence | None = None
+    """None where the check only states figures."""
 
 
 @dataclass(frozen=True)

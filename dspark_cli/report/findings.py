@@ -17,7 +17,8 @@ def show_findings(console: Console, findings: Sequence[Finding], not_checked: Se
         console.print(Text("\nno findings"))
     for finding in findings:
         severity = (str(finding.severity), COLORS[finding.severity])
-        console.print(Text.assemble("\n", severity, f": {printable(finding.id)}"))
+        sure = f" ({finding.confidence})" if finding.confidence else ""
+        console.print(Text.assemble("\n", severity, f": {printable(finding.id)}{sure}"))
         console.print(_indented(Text(printable(finding.what))))
         console.print(_indented(Text.assemble(("next: ", "bold"), printable(finding.advice))))
         if finding.fixed_since:

@@ -1,0 +1,49 @@
+"""What a server did meanwhile: tokens, prefix hits, preemptions."""
+
+from dataclasses import astuple, dataclass
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Counts over a span; None where the source does not tell. Prefix queries and hits are in tokens."""
+
+    prompt_tokens: int | None = None
+    generation_tokens: int | None = None
+    prefix_queries: int | None = None
+    prefix_hits: int | None = None
+    external_queries: int | None = None
+    """Tokens asked of a KV connector."""
+    external_hits: int | None = None
+    preemptions: int | None = None
+    finished_requests: int | None = None
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return self._combined(other, 1)
+
+    def __sub__(self, other: "Traffic") -> "Traffic":
+        return self._combined(other, -1)
+
+    @property
+    def prefix_hit_rate(self) -> float | None:
+        return _share(self.prefix_hits, self.prefix_queries)
+
+    @property
+    def external_hit_rate(self) -> float | None:
+        return _share(self.external_hits, self.external_queries)
+
+    @property
+    def went_back(self) -> bool:
+        """Whether one of the counts is below zero, as the difference over a restart is."""
+        return any(count is not None and count < 0 for count in astuple(self))
+
+    def _combined(self, other: "Traffic", sign: int) -> "Traffic":
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Traffic(*(None if a is None or b is None else a + sign * b for a, b in pairs))
+
+
+NO_TRAFFIC = Traffic(0, 0, 0, 0, 0, 0, 0, 0)
+UNKNOWN_TRAFFIC = Traffic()
+
+
+def _share(part: int | None, total: int | None) -> float | None:
+    return part / total if part is not None and total else None

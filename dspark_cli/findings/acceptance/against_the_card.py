@@ -1,0 +1,40 @@
+"""The mean acceptance length against what the drafter's model card, or the user, leads one to expect."""
+
+from collections.abc import Iterator
+
+from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, price, too_few
+from dspark_cli.findings.finding import Finding, NotChecked, Severity
+
+ID = "below-expectation"
+
+
+def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
+    profile, expected = evidence.profile, evidence.expected
+    if expected is None:
+        yield NotChecked(ID, "no expectation was given: --expect 3.1-3.8, or --model-card FILE")
+        return
+    if profile is None or not evidence.enough:
+        yield too_few(ID, evidence)
+        return
+    high = profile.length_high if profile.length_high is not None else profile.mean_acceptance_length
+    if high >= expected.low:
+        return
+    steps, then = 1000 / profile.mean_acceptance_length, 1000 / expected.low
+    yield Finding(
+        ID,
+        Severity.WARNING,
+        f"the mean acceptance length is {profile.mean_acceptance_length:.2f} (at most {high:.2f}), and "
+        f"{expected.source} has "
+        f"{expected.low:g} to {expected.high:g}: {steps:.0f} decode steps for 1,000 tokens instead of {then:.0f} "
+        f"or fewer",
+        {
+            "mean_acceptance_length": round(profile.mean_acceptance_length, 4),
+            "expected_low": expected.low,
+            "expected_high": expected.high,
+            "decode_steps_per_1000_tokens_expected": round(then, 1),
+            **price(profile),
+        },
+        "compare like with like: the same kind of text, temperature and number of tokens as on the card; then "
+        "look for a cause "
+        "with dspark-tool probe --url URL",
+    )

@@ -1,0 +1,57 @@
+"""Every check of draft acceptance."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from dspark_cli.findings.acceptance import (
+    against_the_card,
+    cliff,
+    collapse,
+    healthy,
+    low_from_the_start,
+    never_pay,
+    no_speculation,
+    prompt_length,
+    restored_prefixes,
+    too_little_data,
+)
+from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence
+from dspark_cli.findings.finding import Finding, NotChecked
+
+Check = Callable[[AcceptanceEvidence], Iterator[Finding | NotChecked]]
+
+CHECKS: tuple[Check, ...] = (
+    no_speculation.check,
+    too_little_data.check,
+    restored_prefixes.check,
+    prompt_length.check,
+    collapse.check,
+    low_from_the_start.check,
+    cliff.check,
+    against_the_card.check,
+    never_pay.check,
+    healthy.check,
+)
+
+
+@dataclass(frozen=True)
+class CheckedAcceptance:
+    """Findings, the most severe first, then in the order of `CHECKS`; and what could not be checked."""
+
+    findings: tuple[Finding, ...]
+    not_checked: tuple[NotChecked, ...]
+
+
+def check_acceptance(evidence: AcceptanceEvidence) -> CheckedAcceptance:
+    """Every check; one whose data is missing says so among `not_checked`."""
+    answers = [answer for check in CHECKS for answer in check(evidence)]
+    findings = [answer for answer in answers if isinstance(answer, Finding)]
+    return CheckedAcceptance(
+        worst_first(findings),
+        tuple(answer for answer in answers if isinstance(answer, NotChecked)),
+    )
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The most severe first; findings of one severity stay in order."""
+    return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))

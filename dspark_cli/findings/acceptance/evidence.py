@@ -1,0 +1,87 @@
+"""What the checks of draft acceptance look at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dspark_cli.facts.acceptance import AcceptanceProfile
+from dspark_cli.facts.probe import Comparison
+from dspark_cli.facts.traffic import UNKNOWN_TRAFFIC, Traffic
+from dspark_cli.findings.finding import NotChecked
+
+FEWEST_DRAFTS = 200
+"""Below it no verdict: even if they were independent, a rate would be known to within seven points only."""
+FEWEST_AT_A_POSITION = 30
+"""Drafts that reached a position, for a word on how many it accepts."""
+NOTHING_RESTORED = 0.01
+"""Hit rate below which restored prefixes cannot explain what all drafts show."""
+LOW_RATE = 0.45
+"""Of position 0. Published drafters have 0.6 to 0.9 there, the weakest real pair at hand 0.41 to 0.45 (which is why
+the length must be low as well)."""
+LOW_LENGTH = 1.6
+
+
+@dataclass(frozen=True)
+class ExpectedAcceptance:
+    """The band of the mean acceptance length that the drafter's model card promises, or the user expects."""
+
+    low: float
+    high: float
+    source: str
+
+
+@dataclass(frozen=True)
+class AcceptanceEvidence:
+    """`profile` is None where nothing was drafted. The comparisons are a probe's; None where there was none."""
+
+    profile: AcceptanceProfile | None
+    speculates: bool = True
+    traffic: Traffic = UNKNOWN_TRAFFIC
+    expected: ExpectedAcceptance | None = None
+    worth: float = 0.05
+    """The rate under which a position does not pay."""
+    restored: Sequence[Comparison] | None = None
+    """Restored prefixes against the same prompts cold, the longest first."""
+    long_against_short: Comparison | None = None
+    """Whole prompts against their ends, both cold."""
+
+    @property
+    def enough(self) -> bool:
+        return self.profile is not None and self.profile.drafts >= FEWEST_DRAFTS
+
+
+def too_few(check: str, evidence: AcceptanceEvidence) -> NotChecked:
+    if not evidence.speculates:
+        return NotChecked(check, "nothing is drafted: there is no drafter")
+    drafts = evidence.profile.drafts if evidence.profile else 0
+    return NotChecked(check, f"{drafts:,} draft steps; it takes {FEWEST_DRAFTS}")
+
+
+def is_low(profile: AcceptanceProfile) -> bool:
+    """Low from the first position on, with its whole interval."""
+    return bool(profile.positions) and profile.positions[0].rate_high < LOW_RATE and _longest(profile) < LOW_LENGTH
+
+
+def only_position_0(profile: AcceptanceProfile) -> bool:
+    """Low from the first position on, and what is accepted is accepted there: nothing, or hardly anything, goes "
+    "on."""
+    if not is_low(profile) or len(profile.positions) < 2:
+        return False
+    beyond = profile.accepted - profile.positions[0].accepted
+    return beyond <= 0.25 * profile.accepted
+
+
+def _longest(profile: AcceptanceProfile) -> float:
+    return profile.length_high if profile.length_high is not None else profile.mean_acceptance_length
+
+
+def at_every_position(profile: AcceptanceProfile) -> str:
+    return " / ".join(f"{at.rate:.1%}" for at in profile.positions)
+
+
+def price(profile: AcceptanceProfile) -> dict[str, int | float | str | bool | None]:
+    """What the drafts cost and yield, for a finding's evidence."""
+    return {
+        "drafted_tokens": profile.draft_tokens,
+        "used_tokens": profile.accepted,
+        "decode_steps_per_1000_tokens": round(1000 / profile.mean_acceptance_length, 1),
+    }

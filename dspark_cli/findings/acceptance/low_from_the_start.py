@@ -1,0 +1,48 @@
+"""Acceptance is low from the first position on, and restored prefixes are not the cause."""
+
+from collections.abc import Iterator
+
+from dspark_cli.findings.acceptance.evidence import (
+    NOTHING_RESTORED,
+    AcceptanceEvidence,
+    at_every_position,
+    is_low,
+    only_position_0,
+    price,
+    too_few,
+)
+from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+
+ID = "low-from-the-start"
+
+
+def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
+    profile = evidence.profile
+    if profile is None or not evidence.enough:
+        yield too_few(ID, evidence)
+        return
+    if not profile.positions:
+        yield NotChecked(ID, "the source tells no acceptance by position")
+        return
+    restored = evidence.traffic.prefix_hit_rate
+    cold = restored is not None and restored < NOTHING_RESTORED
+    if not is_low(profile) or (only_position_0(profile) and not cold):
+        return  # position-0-only says it
+    hits = "prefix hits are not known" if restored is None else f"{restored:.0%} of the prompt tokens were prefix hits"
+    yield Finding(
+        ID,
+        Severity.ERROR if profile.positions[0].rate_high < 0.2 else Severity.WARNING,
+        f"acceptance is low from position 0 on: {at_every_position(profile)}; mean acceptance length "
+        f"{profile.mean_acceptance_length:.2f}, and {hits}. So looks a drafter that does not fit its target",
+        {
+            "position_0_rate": round(profile.positions[0].rate, 4),
+            "mean_acceptance_length": round(profile.mean_acceptance_length, 4),
+            "prefix_hit_rate": restored,
+            **price(profile),
+        },
+        "check that the drafter was trained for this very target (checkpoint, revision, chat template), its "
+        "target_layer_ids, "
+        "its rope parameters, and whether the target is quantised; text unlike its training data drafts badly too",
+        source="measured with another drafter's weights and with rotated auxiliary layers",
+        confidence=Confidence.LIKELY if cold else Confidence.POSSIBLE,
+    )

@@ -1,0 +1,1 @@
+"""The experiment behind `dspark-tool probe`: prompts, phases, and the comparison of restored with cold."""

@@ -1,0 +1,213 @@
+"""The probe's experiment: the same prompts cold, restored and cold again, with the counters differenced around "
+"each."""
+
+import random
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from dspark_cli.errors import CannotSay
+from dspark_cli.facts.acceptance import AcceptanceProfile
+from dspark_cli.facts.probe import Phase, PhaseKind, ProbeResult, ServerFacts
+from dspark_cli.facts.recording import Recording, SourceKind
+from dspark_cli.probing.prompt_texts import built_in_texts, shaped
+from dspark_cli.sources.acceptance_metrics import Snapshot, between
+from dspark_cli.sources.completions import Answers, CompletionsServer, Prompt, complete_all
+from dspark_cli.sources.probed_server import finished_in, reset_prefix_cache, settled_snapshot
+
+Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+"""Shows how far a phase of so many requests is; the function it gives marks one as done."""
+
+SALT, LINE, RESET = "cache salt", "a line at its start", "the reset endpoint"
+SHARE_OF_CACHE = 0.5
+"""Of the KV cache that one phase may fill, so that the next still finds it."""
+NOT_FRESH = 0.1
+"""Of a cold phase's prompt tokens. With more of them restored, a salt did not make the prompts new."""
+USUAL_PROMPT_TOKENS = 1024
+BLOCKS_A_PROMPT = 5
+SPARE_TOKENS = 32
+"""For a line at the start, and for a tokenizer that cuts a text otherwise than its first part."""
+CALIBRATION_CHARACTERS = 1200
+
+
+@dataclass(frozen=True)
+class ProbePlan:
+    """What to send. `shares` are the parts of a prompt to restore, beside all of it."""
+
+    prompts: int = 24
+    prompt_tokens: int | None = None
+    output_tokens: int = 64
+    shares: tuple[float, ...] = (0.25, 0.5, 0.75)
+    short_share: float = 0.25
+    concurrency: int = 4
+    seed: int = 0
+    reset: bool = False
+
+    @property
+    def requests(self) -> int:
+        """At most: cold, restored whole and cold again, short, and two for each share."""
+        return self.prompts * (4 + 2 * len(self.shares)) + 1
+
+
+class Experiment:
+    """One run. `phases` holds what is done, also when the run is interrupted."""
+
+    def __init__(
+        self,
+        url: str,
+        facts: ServerFacts,
+        completions: CompletionsServer,
+        plan: ProbePlan,
+        texts: Sequence[str] | None,
+        progress: Progress,
+    ) -> None:
+        self.url, self.facts, self.completions, self.progress = url, facts, completions, progress
+        self.own_texts = texts
+        self.plan = plan
+        self.freshness = RESET if plan.reset else SALT
+        self.phases: list[Phase] = []
+        self.notes: list[str] = []
+        self.texts: list[str] = []
+        # Not from the seed: a second run must not meet the first one's prefixes.
+        self.names = random.Random(secrets.randbits(64))
+
+    def run(self) -> ProbeResult:
+        """Raises CannotSay: the server answers no request."""
+        interrupted = False
+        try:
+            self._run()
+        except KeyboardInterrupt:
+            interrupted = True
+        return ProbeResult(
+            server=self.facts,
+            prompts=self.plan.prompts,
+            output_tokens=self.plan.output_tokens,
+            concurrency=self.plan.concurrency,
+            seed=self.plan.seed,
+            freshness=self.freshness,
+            phases=tuple(self.phases),
+            interrupted=interrupted,
+            notes=tuple(self.notes),
+        )
+
+    def _run(self) -> None:
+        self._fit_to_server()
+        names = self._cold_and_fresh()
+        self._phase("restored whole", PhaseKind.RESTORED, self._asked(names), 1.0)
+        for share in sorted(self.plan.shares, reverse=True):
+            names = self._new_names()
+            self._send("serving first parts", self._asked(names, share, output_tokens=1))
+            self._phase(f"restored {share:.0%}", PhaseKind.RESTORED, self._asked(names), share)
+        self._phase("cold again", PhaseKind.COLD, self._asked(self._new_names()), 0.0)
+        if self.plan.short_share:
+            self._phase("short, cold", PhaseKind.SHORT, self._ends(self._new_names()), 0.0)
+
+    def _fit_to_server(self) -> None:
+        """Learn how many characters make a token, and choose lengths that the model and its cache can hold."""
+        plan, facts = self.plan, self.facts
+        text = (list(self.own_texts) if self.own_texts else built_in_texts(1, CALIBRATION_CHARACTERS, plan.seed))[0]
+        text = text[:CALIBRATION_CHARACTERS]
+        answers = self._send("one request to see that it answers", [Prompt(0, text, 1)])
+        if not answers.requests:
+            raise CannotSay(f"the server answers no request: {answers.failed[0]}", "see its log")
+        characters_a_token = len(text) / answers.requests[0].prompt_tokens
+        wanted = plan.prompt_tokens or max(USUAL_PROMPT_TOKENS, BLOCKS_A_PROMPT * (facts.block_tokens or 0))
+        if facts.max_model_len is not None:
+            wanted = min(wanted, facts.max_model_len - plan.output_tokens - SPARE_TOKENS)
+        prompts = plan.prompts
+        if facts.kv_tokens is not None:
+            prompts = min(prompts, max(1, int(facts.kv_tokens * SHARE_OF_CACHE) // (wanted + plan.output_tokens)))
+        if prompts < plan.prompts:
+            self.notes.append(
+                f"{prompts} prompts instead of {plan.prompts}: the KV cache holds {facts.kv_tokens:,} tokens"
+            )
+        self.plan = plan = replace(plan, prompts=prompts, prompt_tokens=wanted)
+        characters = int(wanted * characters_a_token)
+        self.texts = (
+            shaped(self.own_texts, prompts, characters)
+            if self.own_texts
+            else built_in_texts(prompts, characters, plan.seed)
+        )
+
+    def _cold_and_fresh(self) -> list[str]:
+        """The first phase, and its names. Where the server ignores salts and knows the prompts already, once more with
+        a line at the start of each."""
+        names = self._new_names()
+        phase = self._phase("cold", PhaseKind.COLD, self._asked(names), 0.0)
+        if self.freshness == SALT and _restored(phase):
+            self.freshness = LINE
+            self.phases.clear()
+            self.notes.append("the server ignores cache salts, so each prompt begins with a line of its own")
+            names = self._new_names()
+            self._phase("cold", PhaseKind.COLD, self._asked(names), 0.0)
+        return names
+
+    def _phase(self, name: str, kind: PhaseKind, prompts: Sequence[Prompt], share: float) -> Phase:
+        before, _ = settled_snapshot(self.url, None, self.completions.timeout_s)
+        answers = self._send(name, prompts)
+        expected = finished_in(before) + len(answers.requests)
+        after, settled = settled_snapshot(self.url, expected, self.completions.timeout_s)
+        phase = phase_of(name, kind, share, answers, before, after, settled)
+        if self.freshness == RESET and kind is PhaseKind.COLD and _restored(phase):
+            # What the reset leaves is a connector's: this is the way to see its restores alone.
+            phase = replace(phase, name=f"{name}: restored by a connector", kind=PhaseKind.RESTORED, asked_share=1.0)
+        self.phases.append(phase)
+        return phase
+
+    def _send(self, name: str, prompts: Sequence[Prompt]) -> Answers:
+        with self.progress(name, len(prompts)) as done:
+            return complete_all(self.completions, prompts, done)
+
+    def _new_names(self) -> list[str]:
+        """A name for each prompt that makes its prefix new to the server's cache."""
+        if self.freshness == RESET:
+            reset_prefix_cache(self.url, self.completions.key, self.completions.timeout_s)
+        return [f"{self.names.getrandbits(64):016x}" for _ in self.texts]
+
+    def _asked(self, names: Sequence[str], share: float = 1.0, output_tokens: int | None = None) -> list[Prompt]:
+        return list(self._prompts([text[: int(len(text) * share)] for text in self.texts], names, output_tokens))
+
+    def _ends(self, names: Sequence[str]) -> list[Prompt]:
+        ends = [text[-int(len(text) * self.plan.short_share) :] for text in self.texts]
+        return list(self._prompts(ends, names, None))
+
+    def _prompts(self, texts: Sequence[str], names: Sequence[str], output_tokens: int | None) -> Iterator[Prompt]:
+        engines = self.facts.engines
+        for number, (text, name) in enumerate(zip(texts, names, strict=True)):
+            yield Prompt(
+                number,
+                f"# {name}\n{text}" if self.freshness == LINE else text,
+                output_tokens or self.plan.output_tokens,
+                salt=name if self.freshness == SALT else None,
+                engine=int(engines[number % len(engines)]) if len(engines) > 1 else None,
+            )
+
+
+def _restored(phase: Phase) -> bool:
+    return (phase.cached_tokens or 0) > NOT_FRESH * phase.prompt_tokens
+
+
+def phase_of(
+    name: str, kind: PhaseKind, share: float, answers: Answers, before: Snapshot, after: Snapshot, settled: bool
+) -> Phase:
+    """The phase between two snapshots of one server."""
+    window = between([before], [after])
+    recording: Recording = replace(window, source=SourceKind.PROBE, since_start=())
+    counted = recording.counted
+    finished = recording.traffic.finished_requests
+    others = None if finished is None else finished - len(answers.requests)
+    seen = sum(request.draft_steps for request in answers.requests)
+    return Phase(
+        name=name,
+        kind=kind,
+        asked_share=share,
+        seconds=answers.seconds,
+        requests=answers.requests,
+        failed=answers.failed,
+        recording=recording,
+        profile=AcceptanceProfile.of(counted) if counted.drafts else None,
+        other_requests=others,
+        settled=settled,
+        steps_merged=1 - seen / counted.drafts if others == 0 and counted.drafts else None,
+    )

@@ -1,0 +1,174 @@
+"""What the trailing block costs: two servers, one that drops it from every prefix hit and one that keeps it.
+
+For a drafter's sake vLLM computes the last restored block of every hit again; `disable_eagle_block_drop` keeps it. Many
+requests with one shared prefix show what that is worth in time to first token, and what it does to the drafts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from secrets import token_hex
+
+from dspark_cli.errors import CannotSay
+from dspark_cli.facts.probe import Comparison, Phase, PhaseKind, ServerFacts
+from dspark_cli.probing.comparison import compare
+from dspark_cli.probing.experiment import (
+    BLOCKS_A_PROMPT,
+    CALIBRATION_CHARACTERS,
+    SPARE_TOKENS,
+    USUAL_PROMPT_TOKENS,
+    ProbePlan,
+    Progress,
+    phase_of,
+)
+from dspark_cli.probing.probe_report import PhaseSummary, summary
+from dspark_cli.probing.prompt_texts import built_in_texts, shaped
+from dspark_cli.sources.completions import CompletionsServer, Prompt, complete_all
+from dspark_cli.sources.probed_server import finished_in, settled_snapshot
+
+SUFFIX_SHARE = 0.1
+"""Of a prompt: what is its own. The rest is shared by all."""
+WORSE_BELOW, HELD_ABOVE = 0.9, 0.8
+"""Kept share of the accepted tokens, as in the probe's verdict."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One server. Cached and computed tokens are means of a request; None where others' requests are counted too."""
+
+    url: str
+    block_tokens: int | None
+    cached_tokens: float | None
+    computed_tokens: float | None
+    first_tokens: PhaseSummary
+    """Requests for one token: what a prefill costs."""
+    drafts: PhaseSummary
+    """The same prefix again, with an answer: what the drafts are worth."""
+
+
+@dataclass(frozen=True)
+class TrailingBlockReport:
+    """`b` against `a`. `acceptance` is over the same prompts; None where they share none."""
+
+    a: Side
+    b: Side
+    more_cached_tokens: float | None
+    ttft_p50_change: float | None
+    """(b - a) / a."""
+    requests_per_s_change: float | None
+    acceptance: Comparison | None
+    worse: bool | None
+    """Whether b surely drafts worse; None where it cannot be said."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SharedPrefix:
+    """The texts of one run: the same for both servers."""
+
+    prefix: str
+    suffixes: tuple[str, ...]
+
+
+def shared_prefix(plan: ProbePlan, characters_a_token: float, texts: Sequence[str] | None, tokens: int) -> SharedPrefix:
+    """`plan.prompts` prompts of `tokens` tokens that share all but their last tenth."""
+    characters = int(tokens * characters_a_token)
+    own = max(40, int(characters * SUFFIX_SHARE))
+    if texts:
+        parts = shaped(texts, plan.prompts + 1, characters)
+        return SharedPrefix(parts[0][: characters - own], tuple(part[:own] for part in parts[1:]))
+    suffixes = built_in_texts(plan.prompts, own, plan.seed)
+    return SharedPrefix(built_in_texts(1, characters - own, plan.seed + 1)[0], tuple(suffixes))
+
+
+def prompt_length(plan: ProbePlan, servers: Sequence[ServerFacts]) -> int:
+    """Tokens of a prompt: as asked, else enough for several blocks; and no more than the servers take."""
+    wanted = plan.prompt_tokens or max(
+        USUAL_PROMPT_TOKENS, *(BLOCKS_A_PROMPT * (server.block_tokens or 0) for server in servers)
+    )
+    longest = [server.max_model_len for server in servers if server.max_model_len is not None]
+    return min([wanted, *(length - plan.output_tokens - SPARE_TOKENS for length in longest)])
+
+
+def calibrate(server: CompletionsServer, texts: Sequence[str] | None, seed: int) -> float:
+    """Characters a token, from one request.
+
+    Raises:
+        CannotSay: the server answers no request.
+    """
+    text = (list(texts) if texts else built_in_texts(1, CALIBRATION_CHARACTERS, seed))[0][:CALIBRATION_CHARACTERS]
+    answers = complete_all(server, [Prompt(0, text, 1)], lambda: None)
+    if not answers.requests:
+        raise CannotSay(f"the server answers no request: {answers.failed[0]}", "see its log")
+    return len(text) / answers.requests[0].prompt_tokens
+
+
+def measure_side(
+    url: str, facts: ServerFacts, server: CompletionsServer, plan: ProbePlan, texts: SharedPrefix, progress: Progress
+) -> tuple[Side, Phase]:
+    """One server's figures, and the phase with answers, for the comparison of drafts.
+
+    Raises:
+        CannotSay: requests fail.
+    """
+    salt = token_hex(8)
+
+    def prompts(output_tokens: int, mark: str) -> list[Prompt]:
+        texts_here = (f"{texts.prefix}\n{mark}\n{suffix}" for suffix in texts.suffixes)
+        return [Prompt(number, text, output_tokens, salt) for number, text in enumerate(texts_here)]
+
+    with progress(f"{url}: the shared prefix", 1) as done:
+        complete_all(server, [Prompt(0, texts.prefix, 1, salt)], done)
+    first = _phase(url, server, "first tokens", prompts(1, "# first"), progress)
+    drafts = _phase(url, server, "answers", prompts(plan.output_tokens, "# then"), progress)
+    cached = first.cached_tokens
+    side = Side(
+        url=facts.url,
+        block_tokens=facts.block_tokens,
+        cached_tokens=cached,
+        computed_tokens=None if cached is None else first.prompt_tokens - cached,
+        first_tokens=summary(first),
+        drafts=summary(drafts),
+    )
+    return side, drafts
+
+
+def compare_sides(a: tuple[Side, Phase], b: tuple[Side, Phase], seed: int) -> TrailingBlockReport:
+    acceptance = compare([a[1]], b[1], seed)
+    more = None if a[0].cached_tokens is None or b[0].cached_tokens is None else b[0].cached_tokens - a[0].cached_tokens
+    notes = []
+    if more is not None and more <= 0:
+        notes.append("B restores no more than A: is disable_eagle_block_drop set there, and prefix caching on?")
+    if more is None:
+        notes.append("the servers had other requests meanwhile, so restored tokens are not known")
+    return TrailingBlockReport(
+        a=a[0],
+        b=b[0],
+        more_cached_tokens=more,
+        ttft_p50_change=_change(a[0].first_tokens.ttft_p50_s, b[0].first_tokens.ttft_p50_s),
+        requests_per_s_change=_change(a[0].first_tokens.requests_per_s, b[0].first_tokens.requests_per_s),
+        acceptance=acceptance,
+        worse=_worse(acceptance),
+        notes=tuple(notes),
+    )
+
+
+def _phase(url: str, server: CompletionsServer, name: str, prompts: Sequence[Prompt], progress: Progress) -> Phase:
+    before, _ = settled_snapshot(url, None, server.timeout_s)
+    with progress(f"{url}: {name}", len(prompts)) as done:
+        answers = complete_all(server, prompts, done)
+    after, settled = settled_snapshot(url, finished_in(before) + len(answers.requests), server.timeout_s)
+    if not answers.requests:
+        raise CannotSay(f"{url} answers no request: {answers.failed[0]}", "see its log")
+    return phase_of(name, PhaseKind.RESTORED, 1.0, answers, before, after, settled)
+
+
+def _worse(acceptance: Comparison | None) -> bool | None:
+    if acceptance is None or acceptance.kept_low is None or acceptance.kept_high is None:
+        return None
+    if acceptance.kept_high < WORSE_BELOW:
+        return True
+    return False if acceptance.kept_low > HELD_ABOVE else None
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    return None if not before or after is None else (after - before) / before

@@ -1,0 +1,39 @@
+"""A result written to a file, whole or not at all."""
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from dspark_cli.errors import BadInput
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write `text` to `path`; what was there stays until all of it is written.
+
+    Raises:
+        BadInput: it cannot be written there.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+    except OSError as error:
+        raise _refusal(path, error) from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise _refusal(path, error) from None
+
+
+def _refusal(path: Path, error: OSError) -> BadInput:
+    return BadInput(f"{path} cannot be written ({error.strerror})", "give a file in a folder that you may write to")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,116 @@
+"""Faults to plant in a running vLLM, so that a tool which looks for them can be tried on the real thing.
+
+A worker extension (`--worker-extension-cls tests.faults.draft_faults.DraftFaults`), called through /collective_rpc,
+for which the server needs VLLM_SERVER_DEV_MODE=1. Both model runners. Weights and caches change in place, so that CUDA
+graphs see it; what is wrapped (length-limit, aux-layers) is passed over by the steps that a graph replays.
+"""
+
+import re
+from typing import Any
+
+import torch
+
+SEED = 20261129
+
+
+class DraftFaults:
+    """Mixed into the worker. Every method gives a short text, for the answer of /collective_rpc is JSON."""
+
+    model_runner: Any
+    vllm_config: Any
+
+    def plant(self, fault: str, amount: float = 0.0) -> str:
+        """`fault` is one of stale-noise (`amount` is its spread), stale-zero, length-limit (`amount` is a position),
+        other-weights (`amount` is a share of their spread), aux-layers, no-markov."""
+        self.heal()
+        getattr(self, "_plant_" + fault.replace("-", "_"))(amount)
+        return fault
+
+    def heal(self) -> str:
+        """Take every fault back. Blocks that were overwritten stay so: reset the prefix cache."""
+        for undo in getattr(self, "_undo", []):
+            undo()
+        self._undo: list[Any] = []
+        return "healed"
+
+    # What restored prefixes look like to a drafter whose context was never written for them.
+
+    # A spread of 1 does nothing to the small models' drafters, whose own keys are as large; 3 drowns them.
+    def _plant_stale_noise(self, spread: float) -> None:
+        self._overwrite_restored(lambda kept: kept.copy_(spread * torch.randn(kept.shape, dtype=torch.float32)))
+
+    def _plant_stale_zero(self, _: float) -> None:
+        self._overwrite_restored(lambda kept: kept.zero_())
+
+    def _overwrite_restored(self, damage: Any) -> None:
+        stock = self.model_runner.execute_model
+
+        def execute_model(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
+            for request in scheduled.scheduled_new_reqs:
+                if request.num_computed_tokens:
+                    self._damage(request.block_ids, request.num_computed_tokens, damage)
+            return stock(scheduled, *args, **kwargs)
+
+        self.model_runner.execute_model = execute_model
+        self._undo.append(lambda: setattr(self.model_runner, "execute_model", stock))
+
+    def _damage(self, block_ids: Any, restored_tokens: int, damage: Any) -> None:
+        config = self.model_runner.kv_cache_config
+        layers = self._draft_layers()
+        for group, ids in zip(config.kv_cache_groups, block_ids, strict=True):
+            restored = ids[: restored_tokens // group.kv_cache_spec.block_size]
+            for name in layers.keys() & set(group.layer_names):
+                cache = layers[name].kv_cache
+                cache = cache[0] if isinstance(cache, list | tuple) else cache
+                at = next(dim for dim in (0, 1) if cache.shape[dim] % config.num_blocks == 0 and cache.shape[dim] > 2)
+                per_block = cache.shape[at] // config.num_blocks  # a block of the manager is several of the kernel's
+                for block in restored:
+                    damage(cache.narrow(at, block * per_block, per_block))
+
+    def _draft_layers(self) -> dict[str, Any]:
+        """Attention layers of the drafter: their numbers go on after the target's."""
+        first = self.vllm_config.model_config.hf_config.num_hidden_layers
+        context = self.vllm_config.compilation_config.static_forward_context
+        numbers = {name: re.search(r"layers\.(\d+)", name) for name in context}
+        return {name: context[name] for name, found in numbers.items() if found and int(found[1]) >= first}
+
+    # What a drafter with a table that is too short, or trained on short contexts, looks like.
+
+    def _plant_length_limit(self, position: float) -> None:
+        model = self._draft_model()
+        stock = model.precompute_and_store_context_kv
+
+        def limited(states: torch.Tensor, positions: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            return stock(states, positions.clamp(max=int(position)), *args, **kwargs)
+
+        model.precompute_and_store_context_kv = limited
+        self._undo.append(lambda: delattr(model, "precompute_and_store_context_kv"))
+
+    # What a drafter that does not belong to the target looks like.
+
+    def _plant_other_weights(self, share: float) -> None:
+        """`share` of every weight's size as noise added to it: another checkpoint, a lossy quantisation."""
+        noise = torch.Generator().manual_seed(SEED)
+        for weight in self._draft_model().model.layers.parameters():
+            self._change(weight, weight.float().std().item() * share * torch.randn(weight.shape, generator=noise))
+
+    def _plant_aux_layers(self, _: float) -> None:
+        model, size = self._draft_model(), self.vllm_config.model_config.get_hidden_size()
+        stock = model.combine_hidden_states
+        model.combine_hidden_states = lambda states: stock(states.roll(size, dims=-1))
+        self._undo.append(lambda: delattr(model, "combine_hidden_states"))
+
+    # What a drafter whose later positions do not know the earlier ones looks like.
+
+    def _plant_no_markov(self, _: float) -> None:
+        head = next(m for name, m in self._draft_model().named_modules() if name.endswith("markov_w2"))
+        self._change(head.weight, -head.weight.float().cpu())
+
+    def _draft_model(self) -> Any:
+        runner = self.model_runner
+        return (getattr(runner, "speculator", None) or runner.drafter).model
+
+    def _change(self, weight: torch.Tensor, step: torch.Tensor) -> None:
+        kept = weight.data.clone()
+        weight.data.add_(step.to(weight.device, weight.dtype))
+        self._undo.append(lambda: weight.data.copy_(kept))

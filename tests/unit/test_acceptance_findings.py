@@ -1,0 +1,191 @@
+"""What the findings say of recorded servers: planted faults are named, and healthy runs raise no alarm.
+
+The recordings are real (tests/fixtures/acceptance); tests/faults/record.py made them.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from dspark_cli.facts.acceptance import AcceptanceProfile
+from dspark_cli.facts.draft_counters import DraftCounters
+from dspark_cli.facts.recording import EnginePart, Recording, SourceKind
+from dspark_cli.facts.traffic import UNKNOWN_TRAFFIC, Traffic
+from dspark_cli.findings.acceptance.check import CHECKS, check_acceptance
+from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, ExpectedAcceptance
+from dspark_cli.findings.acceptance.never_pay import worth_keeping
+from dspark_cli.findings.finding import Finding, NotChecked, Severity
+from dspark_cli.profiling.acceptance_report import AcceptanceReport
+from dspark_cli.profiling.judge import report_on
+from dspark_cli.sources.acceptance_file import read_acceptance_file
+from tests.paths import FIXTURES
+
+RECORDINGS = FIXTURES / "acceptance"
+FAULTS = {"position-0-only", "low-from-the-start", "cliff", "no-speculation", "too-little-data"}
+PUBLISHED = DraftCounters(10_270, 71_890, 19_871, (7506, 4887, 3084, 1925, 1236, 765, 468))
+"""A drafter with its restored tokens hidden, as its authors published it."""
+
+
+def recordings(pattern: str) -> list[Path]:
+    found = sorted(RECORDINGS.glob(f"*{pattern}.json"))
+    assert found, pattern
+    return found
+
+
+def named(paths: list[Path]) -> list[object]:
+    return [pytest.param(path, id=path.stem) for path in paths]
+
+
+def report_of(path: Path) -> AcceptanceReport:
+    return report_on(read_acceptance_file(path))
+
+
+def ids(report: AcceptanceReport) -> set[str]:
+    return {finding.id for finding in report.findings}
+
+
+def of_counts(counted: DraftCounters, traffic: Traffic = UNKNOWN_TRAFFIC) -> AcceptanceReport:
+    return report_on(
+        Recording(SourceKind.METRICS, ("test",), None, (EnginePart("test", "tiny", "0", counted, traffic),))
+    )
+
+
+@pytest.mark.parametrize("path", named(recordings("healthy-?")))
+def test_a_healthy_run_raises_no_alarm(path: Path) -> None:
+    found = ids(report_of(path))
+
+    assert "healthy-decay" in found
+    assert not found & FAULTS
+
+
+def test_there_are_healthy_runs_enough() -> None:
+    assert len(recordings("healthy-?")) >= 10
+
+
+@pytest.mark.parametrize("path", named(recordings("stale-noise-restored")))
+def test_a_stale_draft_context_is_named_by_its_profile(path: Path) -> None:
+    report = report_of(path)
+
+    assert ids(report) & (FAULTS | {"healthy-decay"}) == {"position-0-only"}
+    found = report.findings[0]
+    assert found.severity is Severity.ERROR
+    assert "probe" in found.advice
+
+
+@pytest.mark.parametrize("path", named(recordings("other-weights-cold") + recordings("cpu-dflash-aux-layers-cold")))
+def test_a_drafter_that_does_not_fit_is_named_where_nothing_was_restored(path: Path) -> None:
+    """As low as a stale context, and told apart by the hits: nothing was restored that could be stale."""
+    report = report_of(path)
+
+    assert report.prefix_hit_rate == 0
+    assert ids(report) & (FAULTS | {"healthy-decay"}) == {"low-from-the-start"}
+
+
+@pytest.mark.parametrize("path", named(recordings("lossy-weights-cold") + recordings("stale-zero-restored")))
+def test_a_mild_harm_is_not_called_a_fault_from_the_profile_alone(path: Path) -> None:
+    """A weaker drafter has the same profile: only an expectation or a probe can tell."""
+    report = report_of(path)
+
+    assert not ids(report) & FAULTS
+    assert "below-expectation" in ids(
+        report_on(read_acceptance_file(path), ExpectedAcceptance(2.2, 2.6, "the model card"))
+    )
+
+
+@pytest.mark.parametrize("path", named(recordings("no-markov-cold") + recordings("no-markov-restored")))
+def test_a_healthy_start_that_hardly_goes_on_is_no_collapse(path: Path) -> None:
+    report = report_of(path)
+
+    assert ids(report) & (FAULTS | {"healthy-decay"}) == {"cliff"}
+    assert report.findings[0].evidence["first_position"] == 1
+    assert "Markov" in report.findings[0].advice
+
+
+@pytest.mark.parametrize("path", named(recordings("past-the-block-cold")))
+def test_the_end_of_the_trained_block_is_a_cliff(path: Path) -> None:
+    report = report_of(path)
+
+    assert ids(report) & FAULTS == {"cliff"}
+    assert report.findings[0].evidence["first_position"] == 7
+    assert "--tokens 7" in report.findings[0].advice
+
+
+def test_a_published_healthy_profile_raises_no_alarm() -> None:
+    assert ids(of_counts(PUBLISHED)) == {"healthy-decay", "tokens-that-never-pay"}
+
+
+def test_a_published_collapse_is_named() -> None:
+    """Position 0 at 3%, hardly anything after it, and a long prefix restored for every request."""
+    counted = DraftCounters(15_225, 106_575, 490, (457, 33, 0, 0, 0, 0, 0))
+    hits = Traffic(prefix_queries=4_000_000, prefix_hits=3_900_000)
+
+    assert "position-0-only" in ids(of_counts(counted, hits))
+
+
+def test_a_collapse_with_nothing_restored_is_not_blamed_on_prefixes() -> None:
+    counted = DraftCounters(15_225, 106_575, 490, (457, 33, 0, 0, 0, 0, 0))
+    no_hits = Traffic(prefix_queries=4_000_000, prefix_hits=0)
+
+    assert ids(of_counts(counted, no_hits)) & FAULTS == {"low-from-the-start"}
+
+
+@pytest.mark.parametrize("drafts", [0, 1, 5, 199])
+def test_a_handful_of_drafts_is_no_verdict(drafts: int) -> None:
+    report = of_counts(DraftCounters(drafts, 7 * drafts, 0, (0,) * 7))
+
+    assert ids(report) == {"too-little-data"}
+    assert {check.id for check in report.not_checked} >= {"position-0-only", "low-from-the-start", "cliff"}
+
+
+def test_totals_without_positions_leave_checks_unmade() -> None:
+    report = of_counts(DraftCounters(84_278, 589_946, 239_307, ()))
+
+    assert not report.findings
+    assert {check.id for check in report.not_checked} >= {"position-0-only", "cliff", "healthy-decay"}
+
+
+def test_no_drafter_is_a_finding_and_leaves_the_rest_unchecked() -> None:
+    report = report_on(Recording(SourceKind.METRICS, ("test",), None, (), speculates=False))
+
+    assert ids(report) == {"no-speculation"}
+    assert all(
+        "no drafter" in check.why or "takes" in check.why or "given" in check.why for check in report.not_checked
+    )
+
+
+def test_every_check_without_data_says_so_or_finds_what_is_missing() -> None:
+    nothing = AcceptanceEvidence(profile=None)
+
+    for check in CHECKS:
+        answers = list(check(nothing))
+        assert all(isinstance(answer, NotChecked) or answer.id == "too-little-data" for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("band", "fires"),
+    [((2.5, 3.1), False), ((2.95, 3.4), False), ((3.1, 3.4), True), ((3.4, 4.1), True), ((1.0, 2.0), False)],
+)
+def test_the_band_is_held_against_the_interval(band: tuple[float, float], fires: bool) -> None:
+    """The published profile has a length of 2.93 to 2.97."""
+    evidence = AcceptanceEvidence(AcceptanceProfile.of(PUBLISHED), expected=ExpectedAcceptance(*band, "the model card"))
+
+    checked = check_acceptance(evidence)
+
+    assert ("below-expectation" in {finding.id for finding in checked.findings}) is fires
+
+
+def test_tokens_to_keep_are_those_that_pay() -> None:
+    profile = AcceptanceProfile.of(PUBLISHED)
+
+    assert worth_keeping(profile, 0.05) == 6
+    assert worth_keeping(profile, 0.10) == 5
+    assert worth_keeping(profile, 0.01) == 7
+
+
+def test_findings_come_worst_first_with_evidence_that_json_can_hold() -> None:
+    report = report_of(recordings("stale-noise-restored")[0])
+
+    ranks = [finding.severity.rank for finding in report.findings]
+    assert ranks == sorted(ranks, reverse=True)
+    assert all(isinstance(finding, Finding) and finding.advice for finding in report.findings)
+    assert report.findings[0].evidence["drafted_tokens"] == report.recording.counted.draft_tokens
