@@ -102,6 +102,8 @@ def acceptance(
     elif log is not None:
         report = judged(sources.from_log(log))
     elif file is not None:
+        if sources.is_url(str(file)):  # not repeated: it may hold a password
+            raise BadInput("--file takes a file", "give a server's URL with --url")
         report = judged(sources.from_any(str(file), timeout))
     elif prometheus is not None:
         report = judged(sources.from_prometheus(prometheus, query_range, step, model, timeout))
@@ -125,7 +127,7 @@ def acceptance_diff(
     dspark-tool acceptance --url http://127.0.0.1:8000 --interval 60 --json > before.json
     dspark-tool acceptance diff before.json after.json
     """
-    from dspark_cli.commands.acceptance_sources import from_any
+    from dspark_cli.commands.acceptance_sources import from_any, shown
     from dspark_cli.profiling.difference import Change, difference_of
     from dspark_cli.profiling.judge import WORTH
     from dspark_cli.report.acceptance_diff import show_difference
@@ -133,7 +135,7 @@ def acceptance_diff(
 
     require_seconds("--timeout", timeout)
     sides = [_judged(from_any(name, timeout), model, None, None, WORTH) for name in (a, b)]
-    found = difference_of(a, b, *sides)
+    found = difference_of(shown(a), shown(b), *sides)
     if json:
         print_json("acceptance diff", found)
     else:

@@ -28,10 +28,10 @@ def from_servers(urls: Sequence[str], interval: float | None, timeout: float) ->
 
 def from_log(log: Path) -> Recording:
     """From a file, or from stdin where it is `-`."""
-    from dspark_cli.report.console import waiting
+    from dspark_cli.report.console import printable, waiting
     from dspark_cli.sources.acceptance_log import read_acceptance_log
 
-    with waiting(f"reading {log}"):
+    with waiting(f"reading {printable(str(log))}"):
         if str(log) == STDIN:
             return read_acceptance_log(sys.stdin.buffer, "stdin")
         try:
@@ -68,6 +68,17 @@ def from_any(name: str, timeout: float) -> Recording:
     """`name` is a URL or a file of any kind that is known."""
     from dspark_cli.sources.acceptance_file import read_acceptance_file
 
-    if name.startswith(("http://", "https://")):
+    if is_url(name):
         return from_servers([name], None, timeout)
     return read_acceptance_file(Path(name))
+
+
+def is_url(name: str) -> bool:
+    return name.lower().startswith(("http:/", "https:/"))
+
+
+def shown(name: str) -> str:
+    """`name` of a source, for display: without the credentials that a URL may hold."""
+    from dspark_cli.sources.server_metrics import without_credentials
+
+    return without_credentials(name) if is_url(name) else name

@@ -128,7 +128,8 @@ def _compare_trailing_blocks(
     timeout: float,
     json: bool,
 ) -> None:
-    from dspark_cli.probing.trailing_block import calibrate, compare_sides, measure_side, prompt_length, shared_prefix
+    from dspark_cli.probing.experiment import prompt_length
+    from dspark_cli.probing.trailing_block import calibrate, compare_sides, measure_side, shared_prefix
     from dspark_cli.report.console import progress
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.trailing_block import show_trailing_block

@@ -20,7 +20,8 @@ class PhaseKind(StrEnum):
 
 @dataclass(frozen=True)
 class ProbedRequest:
-    """One answered request. Tokens of the first chunk come from the prefill; each later one is a draft step."""
+    """One answered request. Where the server does not tell them, draft steps are its chunks: the first one's tokens
+    come from the prefill, each later one is a step."""
 
     prompt: int
     """Which prompt: the same in every phase."""
@@ -30,9 +31,11 @@ class ProbedRequest:
     output_tokens: int
     draft_steps: int
     accepted: int
-    """Draft tokens that reached the answer: the last step's may be cut by its end."""
+    """Draft tokens accepted; from chunks, those that reached the answer, whose end may cut the last step."""
     cached_tokens: int | None = None
     """As the server says it in the answer, which it does with --enable-prompt-tokens-details only."""
+    told: bool = False
+    """Whether the server told steps and accepted tokens, as it does with --per-request-spec-decode-metrics only."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +56,33 @@ class Phase:
     settled: bool
     """Whether the counters came to rest after the phase."""
     steps_merged: float | None
-    """Share of the draft steps that came to the probe merged into another's chunk, which makes a request look a little
-    better than it is; None where others' requests are among the counters."""
+    """Share of the draft steps that came to the probe merged into another's chunk, as counted steps show; None where
+    others' requests are among the counters and the server did not tell the steps itself."""
+
+    @property
+    def steps_by_prompt(self) -> dict[int, tuple[float, float]]:
+        """Accepted tokens and draft steps of each prompt.
+
+        A step merged into another's chunk is missing, and its own token looks accepted. How many there are is known of
+        the phase alone, so they are given back to requests in proportion to their steps.
+        """
+        merged = self.steps_merged or 0.0
+        lost = merged / (1 - merged)
+        return {
+            request.prompt: (
+                max(0.0, request.accepted - lost * request.draft_steps),
+                request.draft_steps * (1 + lost),
+            )
+            for request in self.requests
+        }
 
     @property
     def draft_steps(self) -> int:
-        return sum(request.draft_steps for request in self.requests)
+        return round(sum(steps for _, steps in self.steps_by_prompt.values()))
 
     @property
     def accepted(self) -> int:
-        return sum(request.accepted for request in self.requests)
+        return round(sum(accepted for accepted, _ in self.steps_by_prompt.values()))
 
     @property
     def acceptance_length(self) -> float | None:
@@ -144,6 +164,8 @@ class ProbeResult:
     """How a prompt was made new to the prefix cache: cache salt, a line at its start, or the reset endpoint."""
     phases: tuple[Phase, ...]
     interrupted: bool = False
+    stopped: str | None = None
+    """Why the probe ended itself: requests failed."""
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def of_kind(self, kind: PhaseKind) -> list[Phase]:

@@ -1,10 +1,11 @@
 """Restored against cold over the same prompts, with an interval that knows how much prompts differ."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dspark_cli.facts.intervals import CONFIDENCE
-from dspark_cli.facts.probe import Comparison, Phase, ProbedRequest
+from dspark_cli.facts.probe import Comparison, Phase
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,14 +19,13 @@ def compare(baseline: Sequence[Phase], phase: Phase, seed: int = 0) -> Compariso
     The draft steps of one request are alike, so the prompt is what is drawn: the interval is a bootstrap over prompts,
     each with its own baseline (paired), which takes the prompts' differences out.
     """
-    before = _by_prompt([request for each in baseline for request in each.requests])
-    after = _by_prompt(phase.requests)
+    before, after = _by_prompt(baseline), _by_prompt([phase])
     shared = sorted(before.keys() & after.keys())
     pairs = [(*before[prompt], *after[prompt]) for prompt in shared if before[prompt][1] and after[prompt][1]]
     if not pairs:
         return None
     accepted_before, steps_before, accepted, steps = (sum(column) for column in zip(*pairs, strict=True))
-    kept = _kept(pairs, seed) if accepted_before else None
+    kept = _interval(pairs, _ratio, seed) if accepted_before else None
     return Comparison(
         phase=phase.name,
         cached_tokens=phase.cached_tokens,
@@ -38,33 +38,51 @@ def compare(baseline: Sequence[Phase], phase: Phase, seed: int = 0) -> Compariso
     )
 
 
-def _by_prompt(requests: Sequence[ProbedRequest]) -> dict[int, tuple[int, int]]:
-    """Accepted tokens and draft steps of each prompt."""
-    sums: dict[int, tuple[int, int]] = {}
-    for request in requests:
-        accepted, steps = sums.get(request.prompt, (0, 0))
-        sums[request.prompt] = accepted + request.accepted, steps + request.draft_steps
+def length_interval(phase: Phase, seed: int = 0) -> tuple[float, float] | None:
+    """The 95% interval of the phase's acceptance length, a bootstrap over its requests; None of fewer than two."""
+    pairs = [(accepted, steps) for accepted, steps in phase.steps_by_prompt.values() if steps]
+    found = _interval(pairs, _share, seed)
+    return (1 + found[0], 1 + found[1]) if found else None
+
+
+def _by_prompt(phases: Sequence[Phase]) -> dict[int, tuple[float, float]]:
+    """Accepted tokens and draft steps of each prompt, over all `phases`."""
+    sums: dict[int, tuple[float, float]] = {}
+    for phase in phases:
+        for prompt, (accepted, steps) in phase.steps_by_prompt.items():
+            accepted_before, steps_before = sums.get(prompt, (0.0, 0.0))
+            sums[prompt] = accepted_before + accepted, steps_before + steps
     return sums
 
 
-def _kept(pairs: Sequence[tuple[int, int, int, int]], seed: int) -> tuple[float, float] | None:
+def _interval(
+    rows: Sequence[tuple[float, ...]], statistic: "Callable[..., np.ndarray]", seed: int
+) -> tuple[float, float] | None:
+    """Of a statistic of the columns' sums, rows drawn together."""
     import numpy as np
     from scipy.stats import bootstrap
 
-    if len(pairs) < 2:
+    if len(rows) < 2:
         return None
-    columns = [np.array(column, dtype=float) for column in zip(*pairs, strict=True)]
-    drawn = bootstrap(
-        columns,
-        _ratio,
-        paired=True,
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rows that are all alike have an interval of no width, which is fine
+        drawn = bootstrap(
+            [np.array(column, dtype=float) for column in zip(*rows, strict=True)],
+            statistic,
+            paired=True,
+            vectorized=True,
+            n_resamples=RESAMPLES,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
     return (float(drawn.low), float(drawn.high)) if np.isfinite(drawn.low) and np.isfinite(drawn.high) else None
+
+
+def _share(accepted: "np.ndarray", steps: "np.ndarray", axis: int = -1) -> "np.ndarray":
+    import numpy as np
+
+    return np.asarray(accepted.sum(axis=axis) / steps.sum(axis=axis))
 
 
 def _ratio(

@@ -2,12 +2,13 @@
 "each."""
 
 import random
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from dspark_cli.errors import CannotSay
+from dspark_cli.errors import CannotSay, NotFit
 from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.probe import Phase, PhaseKind, ProbeResult, ServerFacts
 from dspark_cli.facts.recording import Recording, SourceKind
@@ -29,6 +30,9 @@ BLOCKS_A_PROMPT = 5
 SPARE_TOKENS = 32
 """For a line at the start, and for a tokenizer that cuts a text otherwise than its first part."""
 CALIBRATION_CHARACTERS = 1200
+MOST_TOKENS_A_CHARACTER = 8
+"""A character has at most 4 bytes, and a token at least one."""
+FEWEST_PROMPT_TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,14 @@ class Experiment:
         self.names = random.Random(secrets.randbits(64))
 
     def run(self) -> ProbeResult:
-        """Raises CannotSay: the server answers no request."""
-        interrupted = False
+        """Raises CannotSay, NotFit: the server answers no request, has no room for a prompt, or goes away."""
+        interrupted, stopped = False, None
         try:
             self._run()
         except KeyboardInterrupt:
             interrupted = True
+        except _RequestsFail as error:
+            stopped = str(error)
         return ProbeResult(
             server=self.facts,
             prompts=self.plan.prompts,
@@ -88,6 +94,7 @@ class Experiment:
             freshness=self.freshness,
             phases=tuple(self.phases),
             interrupted=interrupted,
+            stopped=stopped,
             notes=tuple(self.notes),
         )
 
@@ -97,7 +104,9 @@ class Experiment:
         self._phase("restored whole", PhaseKind.RESTORED, self._asked(names), 1.0)
         for share in sorted(self.plan.shares, reverse=True):
             names = self._new_names()
-            self._send("serving first parts", self._asked(names, share, output_tokens=1))
+            served = self._send("serving first parts", self._asked(names, share, output_tokens=1))
+            if served.gave_up:
+                raise _RequestsFail(served.failed[-1])
             self._phase(f"restored {share:.0%}", PhaseKind.RESTORED, self._asked(names), share)
         self._phase("cold again", PhaseKind.COLD, self._asked(self._new_names()), 0.0)
         if self.plan.short_share:
@@ -109,12 +118,7 @@ class Experiment:
         text = (list(self.own_texts) if self.own_texts else built_in_texts(1, CALIBRATION_CHARACTERS, plan.seed))[0]
         text = text[:CALIBRATION_CHARACTERS]
         answers = self._send("one request to see that it answers", [Prompt(0, text, 1)])
-        if not answers.requests:
-            raise CannotSay(f"the server answers no request: {answers.failed[0]}", "see its log")
-        characters_a_token = len(text) / answers.requests[0].prompt_tokens
-        wanted = plan.prompt_tokens or max(USUAL_PROMPT_TOKENS, BLOCKS_A_PROMPT * (facts.block_tokens or 0))
-        if facts.max_model_len is not None:
-            wanted = min(wanted, facts.max_model_len - plan.output_tokens - SPARE_TOKENS)
+        wanted = prompt_length(plan, [facts])
         prompts = plan.prompts
         if facts.kv_tokens is not None:
             prompts = min(prompts, max(1, int(facts.kv_tokens * SHARE_OF_CACHE) // (wanted + plan.output_tokens)))
@@ -122,13 +126,15 @@ class Experiment:
             self.notes.append(
                 f"{prompts} prompts instead of {plan.prompts}: the KV cache holds {facts.kv_tokens:,} tokens"
             )
-        self.plan = plan = replace(plan, prompts=prompts, prompt_tokens=wanted)
-        characters = int(wanted * characters_a_token)
+        characters = int(wanted * characters_a_token(text, answers))
         self.texts = (
             shaped(self.own_texts, prompts, characters)
             if self.own_texts
             else built_in_texts(prompts, characters, plan.seed)
         )
+        if len(self.texts) < prompts:
+            self.notes.append(f"{len(self.texts)} prompts instead of {prompts}: the file has no more that differ")
+        self.plan = replace(plan, prompts=len(self.texts), prompt_tokens=wanted)
 
     def _cold_and_fresh(self) -> list[str]:
         """The first phase, and its names. Where the server ignores salts and knows the prompts already, once more with
@@ -153,6 +159,8 @@ class Experiment:
             # What the reset leaves is a connector's: this is the way to see its restores alone.
             phase = replace(phase, name=f"{name}: restored by a connector", kind=PhaseKind.RESTORED, asked_share=1.0)
         self.phases.append(phase)
+        if answers.gave_up:
+            raise _RequestsFail(answers.failed[-1])
         return phase
 
     def _send(self, name: str, prompts: Sequence[Prompt]) -> Answers:
@@ -166,10 +174,12 @@ class Experiment:
         return [f"{self.names.getrandbits(64):016x}" for _ in self.texts]
 
     def _asked(self, names: Sequence[str], share: float = 1.0, output_tokens: int | None = None) -> list[Prompt]:
-        return list(self._prompts([text[: int(len(text) * share)] for text in self.texts], names, output_tokens))
+        return list(
+            self._prompts([text[: max(1, int(len(text) * share))] for text in self.texts], names, output_tokens)
+        )
 
     def _ends(self, names: Sequence[str]) -> list[Prompt]:
-        ends = [text[-int(len(text) * self.plan.short_share) :] for text in self.texts]
+        ends = [text[-max(1, int(len(text) * self.plan.short_share)) :] for text in self.texts]
         return list(self._prompts(ends, names, None))
 
     def _prompts(self, texts: Sequence[str], names: Sequence[str], output_tokens: int | None) -> Iterator[Prompt]:
@@ -180,8 +190,51 @@ class Experiment:
                 f"# {name}\n{text}" if self.freshness == LINE else text,
                 output_tokens or self.plan.output_tokens,
                 salt=name if self.freshness == SALT else None,
-                engine=int(engines[number % len(engines)]) if len(engines) > 1 else None,
+                engine=_rank(engines[number % len(engines)]) if len(engines) > 1 else None,
             )
+
+
+class _RequestsFail(Exception):
+    """So many that the phases to come would tell nothing, and take a timeout each."""
+
+
+def prompt_length(plan: ProbePlan, servers: Sequence[ServerFacts]) -> int:
+    """Tokens of a prompt: as asked, else enough for several blocks; and no more than the servers take.
+
+    Raises:
+        NotFit: a server's context has no room for a prompt beside its answer.
+    """
+    usual = max([USUAL_PROMPT_TOKENS, *(BLOCKS_A_PROMPT * (server.block_tokens or 0) for server in servers)])
+    longest = [server.max_model_len for server in servers if server.max_model_len is not None]
+    wanted = min([plan.prompt_tokens or usual, *(length - plan.output_tokens - SPARE_TOKENS for length in longest)])
+    if wanted < FEWEST_PROMPT_TOKENS:
+        raise NotFit(
+            f"a context of {min(longest):,} tokens has no room for a prompt beside {plan.output_tokens:,} of output",
+            "ask for fewer: --output-tokens",
+        )
+    return wanted
+
+
+def characters_a_token(text: str, answers: Answers) -> float:
+    """Of `text`, by the one answer to it.
+
+    Raises:
+        CannotSay: there is none, or it counts what no tokenizer can.
+    """
+    if not answers.requests:
+        raise CannotSay(f"the server answers no request: {answers.failed[0]}", "see its log")
+    tokens = answers.requests[0].prompt_tokens
+    if tokens > MOST_TOKENS_A_CHARACTER * len(text):
+        raise CannotSay(
+            f"the server counts {tokens:,} tokens in a text of {len(text):,} characters",
+            "probe the server itself, not a proxy that adds to prompts",
+        )
+    return len(text) / tokens
+
+
+def _rank(engine: str) -> int | None:
+    """The data parallel rank that an engine's label names; None of what is no rank."""
+    return int(engine) if re.fullmatch("[0-9]{1,6}", engine) else None
 
 
 def _restored(phase: Phase) -> bool:
@@ -197,7 +250,6 @@ def phase_of(
     counted = recording.counted
     finished = recording.traffic.finished_requests
     others = None if finished is None else finished - len(answers.requests)
-    seen = sum(request.draft_steps for request in answers.requests)
     return Phase(
         name=name,
         kind=kind,
@@ -209,5 +261,11 @@ def phase_of(
         profile=AcceptanceProfile.of(counted) if counted.drafts else None,
         other_requests=others,
         settled=settled,
-        steps_merged=1 - seen / counted.drafts if others == 0 and counted.drafts else None,
+        steps_merged=_merged(answers, counted.drafts if others == 0 else None),
     )
+
+
+def _merged(answers: Answers, counted: int | None) -> float | None:
+    if answers.requests and all(request.told for request in answers.requests):
+        return 0.0
+    return 1 - sum(request.draft_steps for request in answers.requests) / counted if counted else None

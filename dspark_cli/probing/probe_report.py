@@ -6,13 +6,13 @@ from statistics import fmean
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.draft_counters import NOTHING
-from dspark_cli.facts.probe import Comparison, Phase, PhaseKind, ProbeResult, ProbeVerdict, percentile
+from dspark_cli.facts.probe import Comparison, Phase, PhaseKind, ProbeResult, ProbeVerdict, Verdict, percentile
 from dspark_cli.facts.traffic import NO_TRAFFIC, Traffic
 from dspark_cli.findings.acceptance import collapse
 from dspark_cli.findings.acceptance.check import check_acceptance, worst_first
 from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence
 from dspark_cli.findings.finding import Finding, NotChecked
-from dspark_cli.probing.comparison import compare
+from dspark_cli.probing.comparison import compare, length_interval
 from dspark_cli.probing.verdict import judge, restored_against_cold
 from dspark_cli.profiling.judge import profile_of
 
@@ -30,6 +30,9 @@ class PhaseSummary:
     external_hit_rate: float | None
     draft_steps: int
     acceptance_length: float | None
+    length_low: float | None
+    length_high: float | None
+    """The 95% interval of `acceptance_length`, over requests."""
     ttft_p50_s: float | None
     ttft_p90_s: float | None
     ttft_p99_s: float | None
@@ -64,9 +67,11 @@ def report_on_probe(result: ProbeResult) -> ProbeReport:
     checked = check_acceptance(
         AcceptanceEvidence(cold, speculates, cold_traffic, restored=comparisons or None, long_against_short=length)
     )
-    collapsed = collapse.check(AcceptanceEvidence(restored, speculates, restored_traffic))
+    verdict = judge(result, comparisons)
+    of_restored = AcceptanceEvidence(restored, speculates, restored_traffic)
+    collapsed = collapse.check(of_restored) if verdict.verdict is Verdict.HARMFUL else ()
     return ProbeReport(
-        verdict=judge(result, comparisons),
+        verdict=verdict,
         cold=cold,
         restored=restored,
         phases=tuple(summary(phase) for phase in result.phases),
@@ -89,6 +94,7 @@ def _long_against_short(result: ProbeResult) -> Comparison | None:
 
 
 def summary(phase: Phase) -> PhaseSummary:
+    low, high = length_interval(phase) or (None, None)
     times = [request.ttft_s for request in phase.requests]
     return PhaseSummary(
         name=phase.name,
@@ -100,6 +106,8 @@ def summary(phase: Phase) -> PhaseSummary:
         external_hit_rate=phase.recording.traffic.external_hit_rate,
         draft_steps=phase.draft_steps,
         acceptance_length=phase.acceptance_length,
+        length_low=low,
+        length_high=high,
         ttft_p50_s=percentile(times, 0.5),
         ttft_p90_s=percentile(times, 0.9),
         ttft_p99_s=percentile(times, 0.99),

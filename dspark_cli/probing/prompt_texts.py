@@ -2,9 +2,9 @@
 
 import json
 import random
+import re
 import sysconfig
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 
 from dspark_cli.errors import BadInput, NotFit
@@ -12,6 +12,7 @@ from dspark_cli.errors import BadInput, NotFit
 LARGEST_FILE = 256 * 1024 * 1024
 SHORTEST_TEXT = 200
 """In characters. A shorter prompt leaves nothing to restore."""
+BLANK_LINES = re.compile(r"\r?\n[ \t]*\r?\n\s*")
 
 
 def built_in_texts(count: int, characters: int, seed: int) -> list[str]:
@@ -30,7 +31,10 @@ def built_in_texts(count: int, characters: int, seed: int) -> list[str]:
         texts += [source[start : start + characters] for source in sources if len(source) >= start + characters]
         if len(texts) >= count:
             return texts[:count]
-    raise NotFit("this Python has no standard library sources to make prompts of", "give prompts: --prompts FILE")
+    raise NotFit(
+        f"this Python's standard library does not hold {count} prompts of {characters:,} characters",
+        "give prompts: --prompts FILE, or ask for fewer or shorter ones",
+    )
 
 
 def texts_of_file(path: Path) -> list[str]:
@@ -41,12 +45,14 @@ def texts_of_file(path: Path) -> list[str]:
         BadInput: it cannot be read, or holds no text long enough.
     """
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise BadInput(f"{path} is larger than {LARGEST_FILE >> 20} MiB", "give a part of it")
-        content = path.read_bytes().decode("utf-8", errors="replace")
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror})", "give a file of prompts") from None
-    texts = [text for text in _found_in(content) if len(text) >= SHORTEST_TEXT]
+    if len(content) > LARGEST_FILE:
+        raise BadInput(f"{path} is larger than {LARGEST_FILE >> 20} MiB", "give a part of it")
+    found = _found_in(content.decode("utf-8-sig", errors="replace"))
+    texts = [_sendable(text) for text in found if len(text) >= SHORTEST_TEXT]
     if not texts:
         raise BadInput(
             f"{path} holds no prompt of {SHORTEST_TEXT} characters or more",
@@ -56,32 +62,36 @@ def texts_of_file(path: Path) -> list[str]:
 
 
 def shaped(texts: Sequence[str], count: int, characters: int) -> list[str]:
-    """`count` prompts of at most `characters`, each with another start: texts are joined where they are short."""
-    pool = list(texts)
-    prompts = []
-    for number in range(count):
-        turned = pool[number % len(pool) :] + pool[: number % len(pool)]
-        text, taken = "", 0
-        while len(text) < characters and taken < len(turned):
-            text += ("\n\n" if text else "") + turned[taken]
-            taken += 1
-        prompts.append(text[:characters])
-    return prompts
+    """`count` prompts of at most `characters`, or fewer where there are no more that differ: each begins with another
+    text, and texts are joined where they are short."""
+    prompts = (_joined(texts, first, characters) for first in range(min(count, len(texts))))
+    return list(dict.fromkeys(prompts))
+
+
+def _joined(texts: Sequence[str], first: int, characters: int) -> str:
+    parts: list[str] = []
+    length = 0
+    for at in range(len(texts)):
+        if length >= characters:
+            break
+        parts.append(texts[(first + at) % len(texts)])
+        length += len(parts[-1])
+    return "\n\n".join(parts)[:characters]
 
 
 def _found_in(content: str) -> list[str]:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
-        return _lines(content) or [part.strip() for part in content.split("\n\n")]
+        return _lines(content) or [part.strip() for part in BLANK_LINES.split(content)]
     entries = document if isinstance(document, list) else [document]
     return [text for entry in entries if (text := _text(entry))]
 
 
 def _lines(content: str) -> list[str]:
     """The prompts of JSON lines; none where it is no such file."""
-    lines = content.splitlines()
-    if not any(line.startswith("{") for line in islice(lines, 3)):
+    lines = content.split("\n")  # splitlines() ends them at U+2028 too, which JSON may hold as it is
+    if not any(line.startswith("{") for line in lines[:3]):
         return []
     texts = []
     for line in lines:
@@ -108,3 +118,8 @@ def _text(entry: object) -> str | None:
 
 def _string(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _sendable(text: str) -> str:
+    """JSON may hold half of a surrogate pair, which no request can."""
+    return text.encode("utf-8", errors="replace").decode("utf-8")

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 
-from dspark_cli.errors import CannotSay
+from dspark_cli.errors import BadInput, CannotSay
 from dspark_cli.facts.probe import Comparison, Phase, PhaseKind, ServerFacts
 from dspark_cli.probing.comparison import compare
 from dspark_cli.probing.experiment import (
-    BLOCKS_A_PROMPT,
     CALIBRATION_CHARACTERS,
-    SPARE_TOKENS,
-    USUAL_PROMPT_TOKENS,
     ProbePlan,
     Progress,
+    characters_a_token,
     phase_of,
 )
 from dspark_cli.probing.probe_report import PhaseSummary, summary
@@ -69,37 +67,37 @@ class SharedPrefix:
     suffixes: tuple[str, ...]
 
 
-def shared_prefix(plan: ProbePlan, characters_a_token: float, texts: Sequence[str] | None, tokens: int) -> SharedPrefix:
-    """`plan.prompts` prompts of `tokens` tokens that share all but their last tenth."""
-    characters = int(tokens * characters_a_token)
+def shared_prefix(plan: ProbePlan, ratio: float, texts: Sequence[str] | None, tokens: int) -> SharedPrefix:
+    """`plan.prompts` prompts of `tokens` tokens that share all but their last tenth; `ratio` is characters a
+    token.
+
+    Raises:
+        BadInput: there are not enough texts.
+    """
+    characters = int(tokens * ratio)
     own = max(40, int(characters * SUFFIX_SHARE))
     if texts:
         parts = shaped(texts, plan.prompts + 1, characters)
-        return SharedPrefix(parts[0][: characters - own], tuple(part[:own] for part in parts[1:]))
-    suffixes = built_in_texts(plan.prompts, own, plan.seed)
-    return SharedPrefix(built_in_texts(1, characters - own, plan.seed + 1)[0], tuple(suffixes))
-
-
-def prompt_length(plan: ProbePlan, servers: Sequence[ServerFacts]) -> int:
-    """Tokens of a prompt: as asked, else enough for several blocks; and no more than the servers take."""
-    wanted = plan.prompt_tokens or max(
-        USUAL_PROMPT_TOKENS, *(BLOCKS_A_PROMPT * (server.block_tokens or 0) for server in servers)
-    )
-    longest = [server.max_model_len for server in servers if server.max_model_len is not None]
-    return min([wanted, *(length - plan.output_tokens - SPARE_TOKENS for length in longest)])
+        suffixes = dict.fromkeys(part[:own] for part in parts[1:])
+        if len(suffixes) < plan.prompts:
+            raise BadInput(
+                f"the file's texts make {len(suffixes)} endings that differ, and {plan.prompts} prompts need one each",
+                "give a file with more texts, or fewer prompts: --prompt-count",
+            )
+        return SharedPrefix(parts[0][: characters - own], tuple(suffixes))
+    endings = built_in_texts(plan.prompts, own, plan.seed)
+    return SharedPrefix(built_in_texts(1, max(1, characters - own), plan.seed + 1)[0], tuple(endings))
 
 
 def calibrate(server: CompletionsServer, texts: Sequence[str] | None, seed: int) -> float:
     """Characters a token, from one request.
 
     Raises:
-        CannotSay: the server answers no request.
+        CannotSay: the server answers no request, or counts what no tokenizer can.
     """
     text = (list(texts) if texts else built_in_texts(1, CALIBRATION_CHARACTERS, seed))[0][:CALIBRATION_CHARACTERS]
     answers = complete_all(server, [Prompt(0, text, 1)], lambda: None)
-    if not answers.requests:
-        raise CannotSay(f"the server answers no request: {answers.failed[0]}", "see its log")
-    return len(text) / answers.requests[0].prompt_tokens
+    return characters_a_token(text, answers)
 
 
 def measure_side(
@@ -116,10 +114,10 @@ def measure_side(
         texts_here = (f"{texts.prefix}\n{mark}\n{suffix}" for suffix in texts.suffixes)
         return [Prompt(number, text, output_tokens, salt) for number, text in enumerate(texts_here)]
 
-    with progress(f"{url}: the shared prefix", 1) as done:
+    with progress(f"{facts.url}: the shared prefix", 1) as done:
         complete_all(server, [Prompt(0, texts.prefix, 1, salt)], done)
-    first = _phase(url, server, "first tokens", prompts(1, "# first"), progress)
-    drafts = _phase(url, server, "answers", prompts(plan.output_tokens, "# then"), progress)
+    first = _phase(url, facts.url, server, "first tokens", prompts(1, "# first"), progress)
+    drafts = _phase(url, facts.url, server, "answers", prompts(plan.output_tokens, "# then"), progress)
     cached = first.cached_tokens
     side = Side(
         url=facts.url,
@@ -152,13 +150,16 @@ def compare_sides(a: tuple[Side, Phase], b: tuple[Side, Phase], seed: int) -> Tr
     )
 
 
-def _phase(url: str, server: CompletionsServer, name: str, prompts: Sequence[Prompt], progress: Progress) -> Phase:
+def _phase(
+    url: str, shown: str, server: CompletionsServer, name: str, prompts: Sequence[Prompt], progress: Progress
+) -> Phase:
+    """`shown` is `url` without the credentials that may be in it."""
     before, _ = settled_snapshot(url, None, server.timeout_s)
-    with progress(f"{url}: {name}", len(prompts)) as done:
+    with progress(f"{shown}: {name}", len(prompts)) as done:
         answers = complete_all(server, prompts, done)
     after, settled = settled_snapshot(url, finished_in(before) + len(answers.requests), server.timeout_s)
-    if not answers.requests:
-        raise CannotSay(f"{url} answers no request: {answers.failed[0]}", "see its log")
+    if answers.gave_up or not answers.requests:
+        raise CannotSay(f"{shown} does not answer its requests: {answers.failed[0]}", "see its log")
     return phase_of(name, PhaseKind.RESTORED, 1.0, answers, before, after, settled)
 
 

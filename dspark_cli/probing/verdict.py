@@ -16,8 +16,8 @@ FEWEST_STEPS = 100
 FEWEST_ACCEPTED = 30
 EXERCISED_SHARE = 0.2
 """Of the tokens that were to be restored. A block or two of each are never restored."""
-MOST_MERGED = 0.02
-"""Share of draft steps. Merged ones flatter a request: with so many, by 4% of its accepted tokens at most."""
+MOST_MERGED = 0.1
+"""Share of draft steps. Merged ones are accounted for in a phase, but which request they are of is not known."""
 STEADY = (0.85, 1.15)
 """Cold again against cold. An interval that lies outside says that something else changes acceptance."""
 
@@ -46,6 +46,8 @@ def _unfit(result: ProbeResult, cold: Sequence[Phase], restored: Sequence[Phase]
             "the server has no drafter: it has no counters of draft steps",
             "start it with one: dspark-tool serve MODEL --draft DRAFT",
         )
+    if result.stopped is not None:
+        return _cannot_say(f"requests fail: {result.stopped}", "see the server's log")
     if not cold or not restored:
         return _cannot_say("the probe ended before prompts were sent cold and restored", "run it to its end")
     if failed := [phase for phase in (*cold, *restored) if len(phase.failed) > len(phase.requests) / 10]:
@@ -77,13 +79,14 @@ def _steps_are_known(phase: Phase) -> bool:
     return phase.steps_merged is not None and abs(phase.steps_merged) <= MOST_MERGED
 
 
-def _unseen(phase: Phase) -> ProbeVerdict | None:
-    """Where the answers' chunks are not the draft steps, whether it matters: with others' requests in the counters it
-    cannot be known, and without them the chunks were merged on their way."""
+def _unseen(phase: Phase) -> ProbeVerdict:
+    """With others' requests in the counters it cannot be known whether chunks are draft steps; without them, chunks
+    were merged on their way."""
     if phase.other_requests is None or phase.other_requests > 0:
         seen = "" if phase.other_requests is None else f" ({phase.other_requests:,} in the phase {phase.name!r})"
         return _cannot_say(
-            f"the server had other requests meanwhile{seen}", "probe it when it is idle, or a replica of its own"
+            f"the server had other requests meanwhile{seen}",
+            "probe it when it is idle, or start it with --per-request-spec-decode-metrics summary",
         )
     return _cannot_say(
         f"{phase.steps_merged or 0:.0%} of the draft steps came merged with others (phase {phase.name!r})",
@@ -99,6 +102,11 @@ def _not_exercised(result: ProbeResult, restored: Sequence[Phase]) -> ProbeVerdi
     ]
     if exercised:
         return None
+    if all(phase.cached_tokens is None for phase in restored):
+        return _cannot_say(
+            "the server had other requests meanwhile, so how much was restored for these is not known",
+            "probe it when it is idle, or start it with --enable-prompt-tokens-details, which tells it by request",
+        )
     if result.server.prefix_caching is False:
         return ProbeVerdict(
             Verdict.NOT_EXERCISED,

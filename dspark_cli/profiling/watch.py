@@ -15,7 +15,8 @@ Look = Callable[[], tuple[list[Snapshot], list[str]]]
 def watched(urls: Sequence[str], every_s: float, timeout_s: float) -> Iterator[Recording]:
     """A recording every `every_s` seconds, without end, whose trend has a point a tick.
 
-    A tick in which no server answers is passed over, and said in the notes; the counts go on from the next answer.
+    A tick in which no server answers, or counters are read while they change, is passed over, and said in the notes;
+    the counts go on from the next answer. So do those of one server that misses a tick.
 
     Raises:
         ToolError: no server answers the first time.
@@ -25,22 +26,28 @@ def watched(urls: Sequence[str], every_s: float, timeout_s: float) -> Iterator[R
 
 def _watched(look: Look, every_s: float) -> Iterator[Recording]:
     first, _ = look()
-    last, trend, missed = first, Trend(), 0
+    last, trend, missed = {each.where: each for each in first}, Trend(), 0
+    began, before = _taken_at(first), _taken_at(first)
     total: Recording | None = None
     while True:
         time.sleep(every_s)
         try:
             now, notes = look()
+            step = between([last[each.where] for each in now if each.where in last], now, notes)
         except NotFit:
             missed += 1
             continue
-        step = between(last, now, notes)
-        trend.add(TrendPoint(now[-1].taken_at, step.seconds, step.counted, step.traffic))
+        at = _taken_at(now)
+        trend.add(TrendPoint(at, at - before, step.counted, step.traffic))
         total = step if total is None else _together(total, step)
-        seconds = now[-1].taken_at - first[-1].taken_at
-        said = (*step.notes, f"{missed} ticks without an answer") if missed else step.notes
-        last = now
-        yield replace(total, seconds=seconds, trend=trend.points, notes=said)
+        said = (*step.notes, f"ticks passed over: {missed}") if missed else step.notes
+        last |= {each.where: each for each in now}
+        before = at
+        yield replace(total, seconds=at - began, trend=trend.points, notes=said)
+
+
+def _taken_at(taken: Sequence[Snapshot]) -> float:
+    return max(each.taken_at for each in taken)
 
 
 def _together(total: Recording, step: Recording) -> Recording:
@@ -56,4 +63,5 @@ def _together(total: Recording, step: Recording) -> Recording:
                 restarted=before.restarted or part.restarted,
             )
         parts[key] = part
-    return replace(step, parts=tuple(parts.values()))
+    where = tuple(dict.fromkeys([*total.where, *step.where]))
+    return replace(step, where=where, parts=tuple(parts.values()), speculates=step.speculates or bool(parts))

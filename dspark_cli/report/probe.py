@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
-from dspark_cli.facts.probe import Comparison, Verdict
+from dspark_cli.facts.probe import Verdict
 from dspark_cli.probing.probe_report import ProbeReport, others_seen
 from dspark_cli.report.console import printable, result_console, show_note
 from dspark_cli.report.findings import show_findings
@@ -33,7 +33,7 @@ def show_probe(report: ProbeReport) -> None:
         console.print(_phases(report))
     if report.comparisons:
         console.print(Text("\nAccepted draft tokens that restored prefixes keep (95% interval over prompts)"))
-        console.print(_comparisons(report.comparisons))
+        console.print(_comparisons(report))
     if report.cold and report.restored and report.cold.positions:
         console.print(Text("\nAcceptance by position, from the server's counters"))
         console.print(_positions(report.cold, report.restored))
@@ -67,30 +67,32 @@ def _notes(report: ProbeReport) -> list[str]:
 
 def _phases(report: ProbeReport) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("phase", "requests", "prompt", "restored", "steps", "length", "TTFT p50", "tokens/s"):
+    for heading in ("phase", "prompt", "restored", "steps", "length", "interval", "TTFT p50", "tokens/s"):
         table.add_column(heading, justify="left" if heading == "phase" else "right", no_wrap=heading != "phase")
     for phase in report.phases:
+        interval = "-" if phase.length_low is None else f"{phase.length_low:.2f}-{phase.length_high:.2f}"
         table.add_row(
             printable(phase.name),
-            str(phase.requests),
             f"{phase.prompt_tokens:,.0f}",
             _figure(phase.cached_tokens, ",.0f"),
             f"{phase.draft_steps:,}",
             _figure(phase.acceptance_length, ".2f"),
+            interval,
             f"{phase.ttft_p50_s * 1000:,.0f} ms" if phase.ttft_p50_s is not None else "-",
             _figure(phase.output_tokens_per_s, ",.0f"),
         )
     return table
 
 
-def _comparisons(comparisons: tuple[Comparison, ...]) -> Table:
+def _comparisons(report: ProbeReport) -> Table:
+    hit_rates = {phase.name: phase.hit_rate for phase in report.phases}
     table = Table(box=None, pad_edge=False)
-    for heading in ("phase", "restored tokens", "cold", "restored", "kept", "interval"):
+    for heading in ("phase", "hit rate", "cold", "restored", "kept", "interval"):
         table.add_column(heading, justify="left" if heading == "phase" else "right")
-    for each in comparisons:
+    for each in report.comparisons:
         table.add_row(
             printable(each.phase),
-            _figure(each.cached_tokens, ",.0f"),
+            _figure(hit_rates.get(each.phase), ".0%"),
             f"{each.cold_length:.2f}",
             f"{each.length:.2f}",
             _figure(each.kept, ".0%"),

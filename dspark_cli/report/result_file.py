@@ -15,8 +15,12 @@ def write_file(path: Path, text: str) -> None:
         BadInput: it cannot be written there.
     """
     try:
+        if path.exists() and not path.is_file():  # a device or a pipe, which must not be replaced
+            path.write_text(text, encoding="utf-8", errors="replace")
+            return
+        path = path.resolve()  # a link stays one
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
         raise _refusal(path, error) from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
@@ -29,8 +33,9 @@ def write_file(path: Path, text: str) -> None:
         raise _refusal(path, error) from None
 
 
-def _refusal(path: Path, error: OSError) -> BadInput:
-    return BadInput(f"{path} cannot be written ({error.strerror})", "give a file in a folder that you may write to")
+def _refusal(path: Path, error: OSError | RuntimeError) -> BadInput:
+    reason = error.strerror if isinstance(error, OSError) else error
+    return BadInput(f"{path} cannot be written ({reason})", "give a file in a folder that you may write to")
 
 
 def _umask() -> int:

@@ -45,8 +45,11 @@ def get(
     timeout_s: float,
     read: Callable[["httpx.Response"], Answer],
     headers: Mapping[str, str] | None = None,
+    if_none_answers: str = "check host and port; is vLLM running?",
 ) -> Answer:
     """What `read` makes of the response, whose body is still to come.
+
+    `if_none_answers` is the next step for the user then.
 
     Raises:
         NotFit: no answer, or a redirect, proxy or certificate setting that cannot be used.
@@ -61,7 +64,7 @@ def get(
         raise TimeoutError from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__
-        raise NotFit(f"no server answers at {shown} ({reason})", "check host and port; is vLLM running?") from None
+        raise NotFit(f"no server answers at {shown} ({reason})", if_none_answers) from None
     except ValueError:  # the address itself was checked
         raise NotFit(
             f"{shown} leads to a host name that cannot be one",

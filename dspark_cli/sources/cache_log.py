@@ -1,17 +1,17 @@
 """What a vLLM log says of the KV cache, in the words of releases 0.26 to 0.33."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dspark_cli.errors import BadInput, CannotSay
 from dspark_cli.facts.cache_summary import CacheSource, CacheSummary, EngineCache, PaddingLayers, Unknown
+from dspark_cli.sources.bounded_lines import bounded_lines
 from dspark_cli.sources.server_status import START_WITH_PLUGIN
 from dspark_cli.status_plugin.names import PLUGIN
 
-LONGEST_LINE = 1 << 16
 MOST_ENGINES = 4096
 MOST_PADDED_BUCKETS = 1024
 ASK_SERVER = "ask the running server: dspark-tool inspect-cache --url URL"
@@ -88,7 +88,7 @@ def read_cache_log(path: Path) -> CacheSummary:
         if not path.is_file():
             raise BadInput(f"{path} is no regular file", "give the log of a vLLM server: --log FILE")
         with path.open("rb") as log:
-            return summary_of_log(_lines(log), str(path))
+            return summary_of_log(bounded_lines(log), str(path))
     except OSError as error:
         raise BadInput(
             f"{path} cannot be read: {error.strerror}", "give the log of a vLLM server: --log FILE"
@@ -213,15 +213,6 @@ def _engine_of(process: str) -> str | None:
         return engine["rank"] or engine["old_rank"] or "0"
     worker = _DP_WORKER.match(process)
     return worker and worker["rank"]
-
-
-def _lines(log: IO[bytes]) -> Iterator[str]:
-    """Lines of at most LONGEST_LINE bytes; what is beyond that of a longer one is passed over."""
-    at_start = True
-    while part := log.readline(LONGEST_LINE):
-        if at_start:
-            yield part.decode("utf-8", errors="replace").rstrip("\r\n")
-        at_start = part.endswith(b"\n")
 
 
 def _count(text: str) -> int:

@@ -1,6 +1,5 @@
 """The mean acceptance lengths that a drafter's model card states, in the tables of its Markdown."""
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +7,11 @@ from pathlib import Path
 from dspark_cli.errors import BadInput, CannotSay
 
 LARGEST_CARD = 4 * 1024 * 1024
-LENGTH_HEADING = re.compile(r"accept\w*\s+len|mean\s+accept|\bAL\b", re.IGNORECASE)
-NUMBER = re.compile(r"[*_~`\s]*([0-9]{1,2}(?:\.[0-9]{1,4})?)[*_~`x\s]*")
+LENGTH_HEADING = re.compile(r"accept\w*\s+len|mean\s+accept(?!\w*\s+rate)|\bAL\b", re.IGNORECASE)
+NUMBER = r"([0-9]{1,2}(?:\.[0-9]{1,4})?)"
+LENGTHS = re.compile(rf"[*_~`\s]*{NUMBER}(?:\s*[-\u2013\u2014]\s*{NUMBER})?[*_~`x\s]*")
+"""One length, or the least and the greatest of a range."""
+RULING = re.compile(r":?-+:?")
 TOKENS_HEADING = re.compile(r"[*`]*\s*[kK]\s*=\s*([0-9]{1,3})\s*[*`]*")
 """How the cards of the Speculators collection head their columns: one for each number of drafted tokens."""
 LONGEST_LENGTH = 65.0
@@ -24,12 +26,12 @@ def stated_lengths(card: Path, tokens: int | None) -> list[float]:
         BadInput: it cannot be read.
         CannotSay: no table of it states one.
     """
-    file = card / "README.md" if card.is_dir() else card
     try:
+        file = card / "README.md" if card.is_dir() else card
         with file.open("rb") as opened:
             text = opened.read(LARGEST_CARD).decode("utf-8", errors="replace")
     except OSError as error:
-        raise BadInput(f"{file} cannot be read ({error.strerror})", "give the drafter's README.md") from None
+        raise BadInput(f"{card} cannot be read ({error.strerror})", "give the drafter's README.md") from None
     lengths = [length for table in _tables(text) for length in _lengths(table, tokens)]
     if not lengths:
         drafted = f" for {tokens} tokens" if tokens is not None else ""
@@ -60,7 +62,7 @@ def _tables(text: str) -> list[_Table]:
         open_table = False
         if line.strip():
             title = line[:LONGEST_LINE]
-    return [table for table in tables if len(table.rows) > 2]
+    return [table for table in tables if len(table.rows) > 2 and all(map(RULING.fullmatch, table.rows[1]))]
 
 
 def _lengths(table: _Table, tokens: int | None) -> list[float]:
@@ -74,10 +76,10 @@ def _lengths(table: _Table, tokens: int | None) -> list[float]:
     cells = [row[at] for row in rows for at in columns if at < len(row)]
     if not by_tokens:
         cells += [cell for row in rows if LENGTH_HEADING.search(row[0]) for cell in row[1:]]
-    return [length for cell in cells if (length := _length(cell)) is not None]
+    return [length for cell in cells for length in _lengths_in(cell)]
 
 
-def _length(cell: str) -> float | None:
-    found = NUMBER.fullmatch(cell)
-    value = float(found[1]) if found else math.nan
-    return value if 1 <= value <= LONGEST_LENGTH else None
+def _lengths_in(cell: str) -> list[float]:
+    found = LENGTHS.fullmatch(cell)
+    lengths = [float(number) for number in found.groups() if number] if found else []
+    return [length for length in lengths if 1 <= length <= LONGEST_LENGTH]

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import httpx
 
 RUNNING = ("vllm:num_requests_running", "vllm:num_requests_waiting")
-SETTLED_WITHIN_S = 15.0
+LONGEST_NAME = 200
+COUNTED_WITHIN_S = 15.0
+RESTS_WITHIN_S = 3.0
 BETWEEN_LOOKS_S = 0.25
 NOT_A_SERVER = "give the URL of a vLLM server, like http://127.0.0.1:8000"
 
@@ -35,7 +37,7 @@ def server_facts(url: str, model: str | None, key: str | None, timeout_s: float)
     return ServerFacts(
         url=page.url,
         model=name,
-        engines=tuple(sorted(index for _, index in read_counters(page))),
+        engines=tuple(sorted({index for _, index in read_counters(page)})),
         max_model_len=longest,
         block_tokens=cache.block_tokens if cache else None,
         kv_tokens=cache.kv_tokens if cache else None,
@@ -52,17 +54,17 @@ def settled_snapshot(url: str, finished: int | None, timeout_s: float) -> tuple[
     """The counters once they rest, and whether they do: two looks alike, and no request of anybody under way.
 
     Where `finished` is given, at least that many requests in all must have been counted. A server with other traffic
-    never rests; the last look is given then.
+    never rests: once ours are counted, it gets little more time for it, and the last look is given.
     """
-    deadline = time.monotonic() + SETTLED_WITHIN_S
+    began = time.monotonic()
     before: Snapshot | None = None
     while True:
         page = scrape(url, timeout_s)
-        now = snapshot_of(page)
-        at_rest = before is not None and before.engines == now.engines and requests_in(page) == 0
-        if at_rest and (finished is None or finished_in(now) >= finished):
+        now, waited = snapshot_of(page), time.monotonic() - began
+        counted = finished is None or finished_in(now) >= finished
+        if counted and before is not None and before.engines == now.engines and requests_in(page) == 0:
             return now, True
-        if time.monotonic() > deadline:
+        if waited > (RESTS_WITHIN_S if counted else COUNTED_WITHIN_S):
             return now, False
         before = now
         time.sleep(BETWEEN_LOOKS_S)
@@ -108,13 +110,12 @@ def reset_prefix_cache(url: str, key: str | None, timeout_s: float) -> None:
 def _model(url: str, wanted: str | None, key: str | None, timeout_s: float) -> tuple[str, int | None]:
     entries = _models(url, key, timeout_s)
     names = [str(entry.get("id", "")) for entry in entries]
+    known = ", ".join(each[:LONGEST_NAME] for each in names[:5])
     if wanted is None and not names:
         raise NotFit("the server lists no model", "name it: --model NAME")
     name = wanted if wanted is not None else names[0]
     if names and name not in names:
-        raise NotFit(
-            f"the server does not serve {name!r}, but {', '.join(names[:5])}", "give one of these: --model NAME"
-        )
+        raise NotFit(f"the server does not serve {name!r}, but {known}", "give one of these: --model NAME")
     longest = next((entry.get("max_model_len") for entry in entries if entry.get("id") == name), None)
     return name, longest if isinstance(longest, int) and longest > 0 else None
 

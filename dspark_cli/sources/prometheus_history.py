@@ -6,6 +6,7 @@ extrapolate, so their results are no counts.
 
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 LONGEST_DURATION = 10 * 365 * UNITS["d"]
-FEWER_POINTS = "ask for fewer points: a larger step or a shorter range"
+FEWER_POINTS = "ask for fewer points: a larger --step or a shorter --query-range"
 GIVE_PROMETHEUS = (
-    "give the address of a Prometheus server, such as http://127.0.0.1:9090, with its path prefix if it has one"
+    "give the address of a Prometheus server, with its path prefix if it has one: --prometheus http://127.0.0.1:9090"
 )
+IS_IT_RUNNING = "check host and port in --prometheus URL; is Prometheus running?"
+TOKEN_VARIABLE = "PROMETHEUS_TOKEN"
 
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|[smhdw])")
 _PAGES = re.compile(r"/(?:api/v1/query(?:_range)?|api/v1|(?:classic/)?graph|query|targets|alerts|vmui)$")
@@ -53,29 +56,37 @@ def parse_duration(text: str) -> float:
     else:
         seconds = 0.0
     if not 0 < seconds <= LONGEST_DURATION:
-        raise BadInput(f"{text[:40]!r} is no length of time", "give one such as 30s, 15m, 1h or 2d")
+        raise BadInput(
+            f"{text[:40]!r} is no length of time", "give --query-range and --step such as 30s, 15m, 1h or 2d"
+        )
     return seconds
 
 
 def read_prometheus(url: str, since_s: float, step_s: float, model: str | None, timeout_s: float) -> Recording:
     """What every engine counted in the last `since_s` seconds, from samples `step_s` seconds apart.
 
-    `url` may hold a path prefix, credentials and a query, which are used and not shown. `model` is a served model name;
+    `url` may hold a path prefix, credentials and a query, which are used and not shown. Without credentials in it, the
+    bearer token in the environment variable PROMETHEUS_TOKEN is sent, if that is set. `model` is a served model name;
     None means every one.
 
     Raises:
-        BadInput: not an http(s) URL, or lengths of time that make no range.
+        BadInput: not an http(s) URL, lengths of time that make no range, or a token that can be none.
         NotFit: nobody answers, it is no Prometheus, it refuses, or no vLLM with speculative decoding is in the range.
         CannotSay: each engine has one sample only.
     """
     if not 0 < step_s <= since_s <= LONGEST_DURATION:
-        raise BadInput("the step is longer than the range, or one of them is no length of time", "give a shorter step")
+        raise BadInput(
+            "--step is longer than --query-range, or one of them is no length of time",
+            "give a shorter --step or a longer --query-range",
+        )
     server = _Server.at(url, timeout_s)
     # So many whole steps that the last one is now.
     end = time.time()
     start = end - math.floor(since_s / step_s) * step_s
     answer = server.matrix(_query(model), start, end, step_s)
-    counters = CounterSeries("ask the Prometheus that scrapes vLLM itself, not one that aggregates its metrics")
+    counters = CounterSeries(
+        "give --prometheus the URL of one that scrapes vLLM itself, not of one that aggregates its metrics"
+    )
     for series in answer.series:
         values = ((at, _number(text)) for at, text in series.values)
         counters.take(series.metric.get("__name__", ""), series.metric, values)
@@ -94,7 +105,7 @@ def _recording(
         names = ", ".join(each.samples.name for each in histories[:3])
         raise CannotSay(
             f"{shown} has too few samples of {names} in this range: a difference takes two",
-            "ask for a longer range, or a smaller step",
+            "ask for a longer --query-range, or a smaller --step",
         )
     return Recording(
         SourceKind.PROMETHEUS,
@@ -168,15 +179,18 @@ def _no_engine(server: "_Server", saw_vllm: bool, model: str | None, start: floa
     if saw_vllm:
         return NotFit(
             f"in this range the vLLM servers that {server.shown} scrapes did not speculate",
-            "ask for a range in which a drafter ran; dspark-tool serve MODEL --draft DRAFT starts one",
+            "ask for a --query-range in which a drafter ran; dspark-tool serve MODEL --draft DRAFT starts one",
         )
     others = server.models(start, end) if model is not None else []
     if others:
         names = ", ".join(repr(name[:80]) for name in others[:5])
-        return NotFit(f"{server.shown} has no speculating vLLM with this model name in this range", f"it has {names}")
+        return NotFit(
+            f"{server.shown} has no speculating vLLM with this model name in this range",
+            f"give --model one that it has: {names}",
+        )
     return NotFit(
         f"{server.shown} has no vLLM with speculative decoding in this range",
-        "see in its /targets whether it scrapes the vLLM servers, or ask for a longer range",
+        "see in its /targets whether it scrapes the vLLM servers, or ask for a longer --query-range",
     )
 
 
@@ -227,11 +241,12 @@ class _Server:
         try:
             query = "&".join(filter(None, [self.parameters, urlencode(parameters)]))
         except UnicodeEncodeError:
-            raise BadInput("the model's name has characters that no text has", "give the served model name") from None
+            raise BadInput("the model's name has characters that no text has", "give --model the served name") from None
         address = f"{self.prefix}/api/v1/{what}?{query}"
+        headers = _authorization()
 
         def asked() -> dict[str, Any]:
-            return get(address, self.shown, self.timeout_s, self._answer)
+            return get(address, self.shown, self.timeout_s, self._answer, headers, IS_IT_RUNNING)
 
         return within(self.timeout_s, self.shown, asked)
 
@@ -244,7 +259,8 @@ class _Server:
         if response.status_code in (401, 403):
             raise NotFit(
                 f"{self.shown} answers {response.status_code}: it wants credentials",
-                "put them into the URL, http://USER:PASSWORD@HOST; a proxy in front may want other ones",
+                f"export {TOKEN_VARIABLE}=TOKEN, to be sent as a bearer token, or put user and password into the URL, "
+                "--prometheus http://USER:PASSWORD@HOST; a proxy in front may want other ones",
             )
         try:
             answer = from_json(body)
@@ -269,6 +285,16 @@ class _Server:
 
     def _no_prometheus(self) -> NotFit:
         return NotFit(f"{self.shown} answers, but not as a Prometheus server does", GIVE_PROMETHEUS)
+
+
+def _authorization() -> dict[str, str]:
+    """The header with the user's token. httpx prefers credentials in the URL, and takes neither to another host."""
+    token = os.environ.get(TOKEN_VARIABLE)
+    if not token:
+        return {}
+    if not re.fullmatch("[!-~]+", token):  # not repeated, as httpx would do
+        raise BadInput(f"what {TOKEN_VARIABLE} holds can be no token", "see that it has no space and no line break")
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _inside(answer: object, *keys: str) -> object:

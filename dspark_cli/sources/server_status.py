@@ -75,8 +75,11 @@ def api_key(variable: str | None) -> str | None:
         if variable:
             raise BadInput(f"the environment variable {variable} is not set", f"export {variable}=KEY, without quotes")
         return None
-    if not (key.isascii() and key.isprintable()):
-        raise BadInput(f"what {variable or KEY_VARIABLE} holds can be no API key", "see that it has no line break")
+    if not (key.isascii() and key.isprintable() and key == key.strip()):
+        raise BadInput(
+            f"what {variable or KEY_VARIABLE} holds can be no API key",
+            "see that it has no line break or space at its ends",
+        )
     return key
 
 

@@ -6,6 +6,8 @@ The recordings are real (tests/fixtures/acceptance); tests/faults/record.py made
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.draft_counters import DraftCounters
@@ -21,7 +23,14 @@ from dspark_cli.sources.acceptance_file import read_acceptance_file
 from tests.paths import FIXTURES
 
 RECORDINGS = FIXTURES / "acceptance"
-FAULTS = {"position-0-only", "low-from-the-start", "cliff", "no-speculation", "too-little-data"}
+FAULTS = {
+    "position-0-only",
+    "part-of-requests-collapse",
+    "low-from-the-start",
+    "cliff",
+    "no-speculation",
+    "too-little-data",
+}
 PUBLISHED = DraftCounters(10_270, 71_890, 19_871, (7506, 4887, 3084, 1925, 1236, 765, 468))
 """A drafter with its restored tokens hidden, as its authors published it."""
 
@@ -70,6 +79,33 @@ def test_a_stale_draft_context_is_named_by_its_profile(path: Path) -> None:
     found = report.findings[0]
     assert found.severity is Severity.ERROR
     assert "probe" in found.advice
+
+
+@pytest.mark.parametrize("path", named(recordings("part-stale")))
+def test_stale_requests_among_healthy_ones_are_noticed(path: Path) -> None:
+    """Cold requests and stale ones in one window: position 0 is low, and what gets past it goes on as in health."""
+    report = report_of(path)
+
+    assert ids(report) & (FAULTS | {"healthy-decay"}) == {"part-of-requests-collapse"}
+    assert report.findings[0].evidence["collapsed_share_at_least"] > 0.5  # type: ignore[operator]
+
+
+@given(st.floats(0.5, 0.9), st.floats(0.3, 0.7), st.floats(0.05, 0.7))
+def test_a_mixture_is_told_from_a_weak_drafter(start: float, given_previous: float, collapsed: float) -> None:
+    """The healthy part alone never looks like a mixture; what is found of a mixture is no more than there is."""
+    assume(given_previous <= start)
+    steps = 100_000
+    healthy = [int(steps * start * given_previous**at) for at in range(7)]
+    mixed = [int(count * (1 - collapsed)) for count in healthy]
+    hits = Traffic(prefix_queries=1000, prefix_hits=500)
+
+    alone = of_counts(DraftCounters(steps, 7 * steps, sum(healthy), tuple(healthy)), hits)
+    together = of_counts(DraftCounters(steps, 7 * steps, sum(mixed), tuple(mixed)), hits)
+
+    assert "part-of-requests-collapse" not in ids(alone)
+    for finding in together.findings:
+        if finding.id == "part-of-requests-collapse":
+            assert finding.evidence["collapsed_share_at_least"] <= collapsed + 0.02  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("path", named(recordings("other-weights-cold") + recordings("cpu-dflash-aux-layers-cold")))

@@ -17,7 +17,8 @@ from dspark_cli.facts.draft_counters import NOTHING, DraftCounters
 from dspark_cli.facts.recording import EnginePart, Recording, SourceKind
 from dspark_cli.facts.traffic import Traffic
 from dspark_cli.facts.trend import MOST_POINTS
-from dspark_cli.sources.acceptance_log import LONGEST_LINE, read_acceptance_log
+from dspark_cli.sources.acceptance_log import read_acceptance_log
+from dspark_cli.sources.bounded_lines import LONGEST_LINE
 from tests.paths import FIXTURES
 
 LOGS = FIXTURES / "logs"

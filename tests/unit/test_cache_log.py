@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dspark_cli.errors import BadInput, CannotSay
 from dspark_cli.facts.cache_summary import CacheSource, EngineCache, PaddingLayers
-from dspark_cli.sources.cache_log import ASK_SERVER, LONGEST_LINE, NO_MEMORY, read_cache_log, summary_of_log
+from dspark_cli.sources.bounded_lines import LONGEST_LINE
+from dspark_cli.sources.cache_log import ASK_SERVER, NO_MEMORY, read_cache_log, summary_of_log
 from dspark_cli.sources.server_status import START_WITH_PLUGIN
 from tests.paths import FIXTURES
 

@@ -17,7 +17,7 @@ def dspark_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([TOOL, *arguments], capture_output=True, text=True, timeout=120, env=offline_environment())
 
 
-@pytest.mark.parametrize("command", ["serve", "acceptance", "inspect-cache", "stress-shift", "doctor"])
+@pytest.mark.parametrize("command", ["serve", "acceptance", "inspect-cache", "probe", "stress-shift", "doctor"])
 def test_every_command_has_help_with_an_example(command: str) -> None:
     done = dspark_tool(command, "--help")
 
@@ -26,7 +26,7 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
 
 
 def test_start_up_imports_nothing_heavy() -> None:
-    heavy = ("torch", "triton", "vllm", "httpx", "rich")
+    heavy = ("torch", "triton", "vllm", "httpx", "rich", "pydantic", "numpy", "scipy", "matplotlib", "plotext")
     program = f"import sys, dspark_cli.main; print([name for name in {heavy} if name in sys.modules])"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -52,6 +52,10 @@ def test_start_up_imports_nothing_heavy() -> None:
         (["acceptance", "--url", "http://127.0.0.1:1", "--interval", "-1"], 2, "more than 0 seconds"),
         (["acceptance", "--url", "http://127.0.0.1:1", "--interval", "nan"], 2, "more than 0 seconds"),
         (["acceptance"], 2, "--url"),
+        (["acceptance", "diff", "/no/a", "/no/b"], 2, "/no/a cannot be read"),
+        (["probe", "--url", "http://127.0.0.1:1"], 3, "no server answers"),
+        (["probe", "--url", "nonsense"], 2, "not a server's URL"),
+        (["probe"], 2, "--url"),
         (["inspect-cache", "--model", "/no/model"], 2, "no model folder /no/model"),
         (["inspect-cache", "--model", str(TARGET), "--kv-memory", "much"], 2, "not a memory size"),
         (["inspect-cache", "--model", str(TARGET), "--kv-memory", "-1GiB"], 2, "not a memory size"),

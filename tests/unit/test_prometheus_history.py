@@ -153,7 +153,7 @@ def test_what_a_real_server_refuses_is_named(server: str) -> None:
 
     with pytest.raises(NotFit, match="refuses the query") as refused:
         read(recorded(f"{server}-too-many-points"), status)
-    assert "a larger step" in refused.value.next_step
+    assert "a larger --step" in refused.value.next_step
 
     with pytest.raises(NotFit, match="refuses the query") as refused:
         read(recorded(f"{server}-bad-query"), status)
@@ -335,7 +335,7 @@ def test_an_engine_with_one_sample_is_left_out() -> None:
 def test_one_sample_in_all_says_nothing() -> None:
     with pytest.raises(CannotSay, match="too few samples") as refused:
         read(matrix(engine({0: 9})))
-    assert "longer range" in refused.value.next_step
+    assert "longer --query-range" in refused.value.next_step
 
 
 def test_a_long_range_has_a_bounded_trend() -> None:
@@ -392,9 +392,9 @@ def test_warnings_of_the_server_are_noted() -> None:
         (
             sending(b'{"status":"error","errorType":"timeout","error":"query timed out"}', 503),
             "timed out",
-            "larger step",
+            "larger --step",
         ),
-        (sending(b"#" * (LARGEST_BODY + 1)), "more than 16 MiB", "larger step"),
+        (sending(b"#" * (LARGEST_BODY + 1)), "more than 16 MiB", "larger --step"),
         (sending(b"x", Content_Encoding="gzip"), "encoding that was not asked for", "9090"),
     ],
     ids=["401", "403", "404", "HTML", "502", "cut short", "no data", "odd series", "slow", "too large", "gzip"],
@@ -462,6 +462,86 @@ def test_credentials_are_sent_and_not_shown(respond: Respond) -> None:
     assert asked[0][1] == "Basic dXNlcjpTRUNSRVQ="
     assert url in shown
     assert "SECRET" not in shown
+
+
+def noting_authorization(seen: list[str | None], respond: Respond) -> Respond:
+    def noting(request: http.server.BaseHTTPRequestHandler) -> None:
+        seen.append(request.headers["Authorization"])
+        respond(request)
+
+    return noting
+
+
+@pytest.mark.parametrize("respond", [sending(b"", 401), sending(b"no"), sending(matrix(engine({0: 0, 15: 10})))])
+def test_a_token_in_the_environment_is_sent_and_not_shown(respond: Respond, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_TOKEN", "SECRET")
+    seen: list[str | None] = []
+
+    with server_that(noting_authorization(seen, respond)) as url:
+        try:
+            shown = repr(read_prometheus(url, 60, 15, None, 10))
+        except NotFit as refused:
+            shown = refused.what + refused.next_step
+
+    assert seen == ["Bearer SECRET"]
+    assert "SECRET" not in shown
+
+
+@pytest.mark.parametrize("token", [None, ""])
+def test_without_a_token_none_is_sent_and_a_refusal_tells_of_it(
+    token: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PROMETHEUS_TOKEN", raising=False)
+    if token is not None:
+        monkeypatch.setenv("PROMETHEUS_TOKEN", token)
+    seen: list[str | None] = []
+
+    with server_that(noting_authorization(seen, sending(b"", 403))) as url, pytest.raises(NotFit) as refused:
+        read_prometheus(url, 60, 15, None, 10)
+
+    assert seen == [None]
+    assert "PROMETHEUS_TOKEN" in refused.value.next_step
+
+
+def test_credentials_in_the_url_outweigh_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_TOKEN", "SECRET")
+    seen: list[str | None] = []
+
+    with server_that(noting_authorization(seen, sending(matrix(engine({0: 0, 15: 10}))))) as url:
+        read_prometheus(url.replace("//", "//user:password@"), 60, 15, None, 10)
+
+    assert seen == ["Basic dXNlcjpwYXNzd29yZA=="]
+
+
+def test_a_token_is_not_taken_along_to_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_TOKEN", "SECRET")
+    seen: list[str | None] = []
+
+    with (
+        server_that(noting_authorization(seen, sending(matrix(engine({0: 0, 15: 10}))))) as elsewhere,
+        server_that(sending(b"", 302, Location=elsewhere)) as url,
+    ):
+        read_prometheus(url, 60, 15, None, 10)
+
+    assert seen == [None]
+
+
+@pytest.mark.parametrize(
+    "token", ["SECRET ", " SECRET", "SEC RET", "SECRET\n", "SECRET\r\nX: y", "SECRET\u20ac"], ids=ascii
+)
+def test_what_can_be_no_token_is_refused_and_not_shown(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_TOKEN", token)
+
+    with pytest.raises(BadInput, match="PROMETHEUS_TOKEN holds can be no token") as refused:
+        read_prometheus("http://127.0.0.1:1", 60, 15, None, 1)
+    assert "SEC" not in refused.value.what + refused.value.next_step
+
+
+def test_where_nobody_answers_the_next_step_is_about_prometheus() -> None:
+    with pytest.raises(NotFit, match="no server answers") as refused:
+        read_prometheus("http://127.0.0.1:1", 60, 15, None, 10)
+    assert "is Prometheus running?" in refused.value.next_step
+    assert "vLLM" not in refused.value.next_step
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ HEALTHY_START = 0.4
 HARDLY_GOES_ON = 0.2
 """Rate given the previous position. Healthy drafters go on with 0.3 to 0.7 from position 0."""
 FALL_AT_1, FALL_LATER = 0.5, 0.25
-"""What is accepted given the previous position must fall below this part of what it was before. Later positions of small
-drafters decay by half from one to the next, and that is no cliff."""
+"""What is accepted given the previous position must fall below this part of what it was before. Later positions of
+small drafters decay by half from one to the next, and that is no cliff."""
+SURELY_SOME = 5
+"""So many expected, and none seen, is no chance (0.7%)."""
 EMPTY_POSITIONS = 3
 """So many positions in a row with nothing at all, after one that accepted something, are a boundary too."""
 
@@ -79,11 +81,16 @@ def _fall(profile: AcceptanceProfile) -> int | None:
 
 
 def _end(profile: AcceptanceProfile) -> int | None:
-    """The position from which nothing at all is accepted, where several are drafted beyond it."""
+    """The position from which nothing at all is accepted, where several are drafted beyond it.
+
+    Decay ends somewhere too: it is an end only where the position would have accepted something, had the rate given the
+    previous position gone on falling as it did.
+    """
     accepted = [at.position for at in profile.positions if at.accepted]
     last = accepted[-1] if accepted else -1
     if last < 1 or len(profile.positions) - 1 - last < EMPTY_POSITIONS:
         return None
     reached, given = profile.positions[last].accepted, profile.positions[last].conditional_rate or 0.0
-    # Decay ends somewhere too: only a position that would have accepted something, had it gone on as before, is an end.
-    return last + 1 if reached * given >= 4 else None
+    given_before = profile.positions[last - 1].conditional_rate or given
+    expected = reached * min(given, given * given / given_before)
+    return last + 1 if expected >= SURELY_SOME else None

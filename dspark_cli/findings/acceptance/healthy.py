@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from dspark_cli.findings.acceptance import cliff
 from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, is_low, too_few
+from dspark_cli.findings.acceptance.part_collapses import part_collapses
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "healthy-decay"
@@ -19,7 +20,12 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         return
     length = profile.mean_acceptance_length
     below = expected is not None and (profile.length_high or length) < expected.low
-    if is_low(profile) or below or any(isinstance(answer, Finding) for answer in cliff.check(evidence)):
+    if (
+        is_low(profile)
+        or part_collapses(evidence)
+        or below
+        or any(isinstance(answer, Finding) for answer in cliff.check(evidence))
+    ):
         return
     band = f", and {expected.source} has {expected.low:g} to {expected.high:g}" if expected else ""
     yield Finding(

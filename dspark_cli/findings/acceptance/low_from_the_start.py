@@ -11,6 +11,8 @@ from dspark_cli.findings.acceptance.evidence import (
     price,
     too_few,
 )
+from dspark_cli.findings.acceptance.part_collapses import part_collapses
+from dspark_cli.findings.acceptance.prompt_length import falls_with_length
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 
 ID = "low-from-the-start"
@@ -28,6 +30,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     cold = restored is not None and restored < NOTHING_RESTORED
     if not is_low(profile) or (only_position_0(profile) and not cold):
         return  # position-0-only says it
+    if part_collapses(evidence) or falls_with_length(evidence.long_against_short):
+        return  # these have another cause, and say it
     hits = "prefix hits are not known" if restored is None else f"{restored:.0%} of the prompt tokens were prefix hits"
     yield Finding(
         ID,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
-from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, only_position_0, too_few
+from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, is_low, too_few
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "tokens-that-never-pay"
@@ -18,8 +18,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         yield NotChecked(ID, "the source tells no acceptance by position")
         return
     keep = worth_keeping(profile, evidence.worth)
-    if keep == len(profile.positions) or keep == 0 or only_position_0(profile):
-        return  # a collapse is to be mended, not drafted less
+    if keep == len(profile.positions) or keep == 0 or is_low(profile):
+        return  # what is broken is to be mended, not drafted less
     lost = sum(at.accepted for at in profile.positions[keep:])
     shorter = 1 + (profile.accepted - lost) / profile.drafts
     share = 1 - keep / len(profile.positions)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from dspark_cli.facts.probe import Comparison
 from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 
@@ -18,7 +19,7 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     if found.kept_high is None:
         yield NotChecked(ID, "short prompts accept nothing either, so there is nothing to fall from")
         return
-    if found.kept_high >= FALLS_BELOW:
+    if not falls_with_length(found):
         return
     yield Finding(
         ID,
@@ -41,3 +42,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         source="measured with a drafter whose context positions end early",
         confidence=Confidence.LIKELY,
     )
+
+
+def falls_with_length(found: Comparison | None) -> bool:
+    """Whether long prompts surely accept less than short ones; not where nothing is known."""
+    return found is not None and found.kept_high is not None and found.kept_high < FALLS_BELOW

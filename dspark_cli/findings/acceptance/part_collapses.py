@@ -1,0 +1,76 @@
+"""Few drafts are accepted at position 0, and those go on as in health: two kinds of requests, one of them collapsed.
+
+One drafter on one kind of text never goes on better than it starts. Where some requests collapse and the rest are
+healthy, position 0 sinks with the share of the collapsed ones, and what follows it is the healthy ones' alone.
+"""
+
+from collections.abc import Iterator
+
+from dspark_cli.facts.acceptance import AcceptanceProfile
+from dspark_cli.findings.acceptance.evidence import (
+    FEWEST_AT_A_POSITION,
+    LOW_RATE,
+    NOTHING_RESTORED,
+    AcceptanceEvidence,
+    at_every_position,
+    price,
+    too_few,
+)
+from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+
+ID = "part-of-requests-collapse"
+RISE = 1.2
+"""Rate given the previous position, over that of position 0, each at the near end of its interval."""
+LATEST = 2
+"""Position up to which a rise is looked for: later ones rise in health too, for only easy text gets there."""
+
+
+def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
+    profile = evidence.profile
+    if profile is None or not evidence.enough:
+        yield too_few(ID, evidence)
+        return
+    if len(profile.positions) < 2:
+        yield NotChecked(ID, "the source tells no acceptance of two positions or more")
+        return
+    if not part_collapses(evidence):
+        return
+    first, best = profile.positions[0], _best_later(profile)
+    at_least = 1 - first.rate / best if best else 0.0
+    restored = evidence.traffic.prefix_hit_rate
+    hits = "prefix hits are not known" if restored is None else f"{restored:.0%} of the prompt tokens were prefix hits"
+    yield Finding(
+        ID,
+        Severity.ERROR,
+        f"{first.rate:.1%} of the drafts are accepted at position 0, and of these {best:.0%} go on "
+        f"({at_every_position(profile)}); {hits}. No drafter goes on better than it starts: some {at_least:.0%} "
+        f"or more "
+        "of the draft steps are of requests that accept nothing, and the rest are healthy",
+        {
+            "position_0_rate": round(first.rate, 4),
+            "best_rate_given_previous": round(best, 4),
+            "collapsed_share_at_least": round(at_least, 4),
+            "prefix_hit_rate": restored,
+            **price(profile),
+        },
+        "find out whether restored prefixes tell them apart: dspark-tool probe --url URL; two kinds of text, one "
+        "of which "
+        "the drafter does not know, look alike",
+        source="measured with cold and stale requests mixed on one server",
+        confidence=Confidence.POSSIBLE,
+    )
+
+
+def part_collapses(evidence: AcceptanceEvidence) -> bool:
+    profile, restored = evidence.profile, evidence.traffic.prefix_hit_rate
+    if profile is None or len(profile.positions) < 2 or (restored is not None and restored < NOTHING_RESTORED):
+        return False
+    first = profile.positions[0]
+    return first.rate_high < LOW_RATE and any(
+        reached.accepted >= FEWEST_AT_A_POSITION and (at.conditional_low or 0.0) > RISE * first.rate_high
+        for reached, at in zip(profile.positions, profile.positions[1 : LATEST + 1], strict=False)
+    )
+
+
+def _best_later(profile: AcceptanceProfile) -> float:
+    return max(at.conditional_rate or 0.0 for at in profile.positions[1 : LATEST + 1])
