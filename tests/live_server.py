@@ -15,10 +15,10 @@ from typing import Any
 
 import httpx
 
-from tests.paths import DFLASH, MODELS, ROOT, TARGET
+from tests.paths import DFLASH, MODELS, TARGET, TESTS
 
 TOOL = str(Path(sys.executable).with_name("dspark-tool"))
-FAULTS = ["--worker-extension-cls", "tests.faults.draft_faults.DraftFaults"]
+FAULTS = ["--worker-extension-cls", "draft_faults.DraftFaults"]
 ENGINE_ARGS = ["--max-model-len", "4096", "--kv-cache-memory-bytes", str(1 << 30), "--enforce-eager"]
 READY_WITHIN_S = 240.0
 STOPPED_WITHIN_S = 60.0
@@ -84,7 +84,7 @@ def live_server(log: Path, *, faults: bool = False, **popen: Any) -> Iterator[Li
     vllm_args = f"--host 127.0.0.1 --port {port} --served-model-name tiny".split() + ENGINE_ARGS + FAULTS * faults
     environment = offline_environment()
     if faults:
-        environment |= {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(ROOT)}
+        environment |= {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(TESTS / "faults")}
     options = ["--draft", str(DFLASH), "--status", "--log-file", str(log), "--quiet"]
     tool = subprocess.Popen(
         [TOOL, "serve", str(TARGET), *options, "--", *vllm_args],

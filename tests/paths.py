@@ -3,7 +3,6 @@
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-ROOT = TESTS.parent
 FIXTURES = TESTS / "fixtures"
 MODELS = TESTS / "models"
 TARGET, DFLASH, DSPARK = (MODELS / name for name in ("target", "dflash", "dspark"))

@@ -1,7 +1,7 @@
 """The probe's report: what was measured, what it means for restored prefixes, and the findings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
@@ -11,7 +11,7 @@ from dspark_cli.facts.traffic import NO_TRAFFIC, Traffic
 from dspark_cli.findings.acceptance import collapse
 from dspark_cli.findings.acceptance.check import check_acceptance, worst_first
 from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence
-from dspark_cli.findings.finding import Finding, NotChecked
+from dspark_cli.findings.finding import Confidence, Finding, NotChecked
 from dspark_cli.probing.comparison import compare, length_interval
 from dspark_cli.probing.verdict import judge, restored_against_cold
 from dspark_cli.profiling.judge import profile_of
@@ -68,8 +68,8 @@ def report_on_probe(result: ProbeResult) -> ProbeReport:
         AcceptanceEvidence(cold, speculates, cold_traffic, restored=comparisons or None, long_against_short=length)
     )
     verdict = judge(result, comparisons)
-    of_restored = AcceptanceEvidence(restored, speculates, restored_traffic)
-    collapsed = collapse.check(of_restored) if verdict.verdict is Verdict.HARMFUL else ()
+    harmful = verdict.verdict is Verdict.HARMFUL
+    collapsed = _collapsed(AcceptanceEvidence(restored, speculates, restored_traffic)) if harmful else []
     return ProbeReport(
         verdict=verdict,
         cold=cold,
@@ -77,10 +77,23 @@ def report_on_probe(result: ProbeResult) -> ProbeReport:
         phases=tuple(summary(phase) for phase in result.phases),
         comparisons=comparisons,
         long_against_short=length,
-        findings=worst_first([*checked.findings, *(found for found in collapsed if isinstance(found, Finding))]),
+        findings=worst_first([*checked.findings, *collapsed]),
         not_checked=checked.not_checked,
         result=result,
     )
+
+
+def _collapsed(restored: AcceptanceEvidence) -> list[Finding]:
+    """What the profile of the restored prompts alone shows; the comparison with cold ones has settled the cause."""
+    return [
+        replace(
+            found,
+            advice="this is the profile that users of restored prefixes see; collapse-follows-cached-length says why",
+            confidence=Confidence.CERTAIN,
+        )
+        for found in collapse.check(restored)
+        if isinstance(found, Finding)
+    ]
 
 
 def _counted(phases: Sequence[Phase]) -> tuple[AcceptanceProfile | None, Traffic]:

@@ -19,15 +19,15 @@ def show_findings(console: Console, findings: Sequence[Finding], not_checked: Se
         severity = (str(finding.severity), COLORS[finding.severity])
         sure = f" ({finding.confidence})" if finding.confidence else ""
         console.print(Text.assemble("\n", severity, f": {printable(finding.id)}{sure}"))
-        console.print(_indented(Text(printable(finding.what))))
-        console.print(_indented(Text.assemble(("next: ", "bold"), printable(finding.advice))))
+        console.print(indented(Text(printable(finding.what))))
+        console.print(indented(Text.assemble(("next: ", "bold"), printable(finding.advice))))
         if finding.fixed_since:
-            console.print(_indented(Text(printable(f"fixed since vLLM {finding.fixed_since}"))))
+            console.print(indented(Text(printable(f"fixed since vLLM {finding.fixed_since}"))))
     if not_checked:
         console.print(Text("\nnot checked"))
     for check in not_checked:
-        console.print(_indented(Text(printable(f"{check.id}: {check.why}"))))
+        console.print(indented(Text(printable(f"{check.id}: {check.why}"))))
 
 
-def _indented(text: Text) -> Padding:
-    return Padding(text, (0, 0, 0, 2))
+def indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 2), expand=False)

@@ -8,7 +8,7 @@ from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.probe import Verdict
 from dspark_cli.probing.probe_report import ProbeReport, others_seen
 from dspark_cli.report.console import printable, result_console, show_note
-from dspark_cli.report.findings import show_findings
+from dspark_cli.report.findings import indented, show_findings
 
 COLORS = {
     Verdict.HARMLESS: "bold green",
@@ -48,8 +48,8 @@ def _show_verdict(console: Console, report: ProbeReport) -> None:
     console.print(
         Text.assemble("\nrestored prefixes: ", (str(verdict.verdict), COLORS[verdict.verdict])),
     )
-    console.print(Text(f"  {printable(verdict.why)}"))
-    console.print(Text.assemble("  ", ("next: ", "bold"), printable(verdict.next_step)))
+    console.print(indented(Text(printable(verdict.why))))
+    console.print(indented(Text.assemble(("next: ", "bold"), printable(verdict.next_step))))
 
 
 def _notes(report: ProbeReport) -> list[str]:

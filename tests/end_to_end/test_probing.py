@@ -13,7 +13,7 @@ from tests.live_server import TOOL, LiveServer
 
 pytestmark = pytest.mark.timeout(600)
 
-SMALL = ("--prompt-count", "10", "--output-tokens", "32", "--shares", "none")
+SMALL = ("--prompt-count", "8", "--prompt-tokens", "700", "--output-tokens", "24", "--shares", "none")
 
 
 def probe(server: LiveServer, *more: str) -> tuple[int, dict[str, Any]]:
@@ -31,7 +31,7 @@ def healed(server: LiveServer) -> Iterator[LiveServer]:
     httpx.post(f"{server.url}/reset_prefix_cache", timeout=60).raise_for_status()
 
 
-def test_good_prefix_hits_are_harmless(healed: LiveServer) -> None:
+def test_good_prefix_hits_are_harmless_and_each_chunk_is_a_draft_step(healed: LiveServer) -> None:
     code, report = probe(healed)
 
     assert (code, report["verdict"]["verdict"]) == (0, "harmless")
@@ -39,16 +39,11 @@ def test_good_prefix_hits_are_harmless(healed: LiveServer) -> None:
     assert phases["cold"]["cached_tokens"] == 0
     assert phases["restored whole"]["cached_tokens"] > 0.5 * phases["restored whole"]["prompt_tokens"]
     assert all(phase["other_requests"] == 0 and phase["settled"] for phase in report["phases"])
-    kept = report["comparisons"][0]
-    assert kept["kept_low"] <= 1 <= kept["kept_high"] or kept["kept"] == pytest.approx(1, abs=0.1)
-
-
-def test_the_chunks_that_a_request_came_in_are_its_draft_steps(healed: LiveServer) -> None:
-    _, report = probe(healed)
-
     for phase in report["result"]["phases"]:
         counted = sum(part["counted"]["drafts"] for part in phase["recording"]["parts"])
         assert sum(request["draft_steps"] for request in phase["requests"]) == counted
+    kept = report["comparisons"][0]
+    assert kept["kept_low"] <= 1 <= kept["kept_high"] or kept["kept"] == pytest.approx(1, abs=0.1)
 
 
 def test_stale_draft_context_is_harmful_and_position_0_only(healed: LiveServer) -> None:
@@ -62,16 +57,6 @@ def test_stale_draft_context_is_harmful_and_position_0_only(healed: LiveServer) 
     assert report["restored"]["mean_acceptance_length"] < 1.15 < 1.5 < report["cold"]["mean_acceptance_length"]
     beyond = [at["rate"] for at in report["restored"]["positions"][1:]]
     assert max(beyond) < 0.02
-
-
-def test_another_drafter_is_not_blamed_on_prefixes(healed: LiveServer) -> None:
-    healed.plant("other-weights", 1.0)
-
-    code, report = probe(healed)
-
-    assert report["verdict"]["verdict"] != "harmful"
-    assert code != 1
-    assert "low-from-the-start" in [finding["id"] for finding in report["findings"]]
 
 
 def test_the_reset_endpoint_makes_prompts_cold(healed: LiveServer) -> None:

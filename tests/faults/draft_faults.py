@@ -1,8 +1,9 @@
 """Faults to plant in a running vLLM, so that a tool which looks for them can be tried on the real thing.
 
-A worker extension (`--worker-extension-cls tests.faults.draft_faults.DraftFaults`), called through /collective_rpc,
-for which the server needs VLLM_SERVER_DEV_MODE=1. Both model runners. Weights and caches change in place, so that CUDA
-graphs see it; what is wrapped (length-limit, aux-layers) is passed over by the steps that a graph replays.
+A worker extension (`--worker-extension-cls draft_faults.DraftFaults`, with this folder on PYTHONPATH), called through
+/collective_rpc, for which the server needs VLLM_SERVER_DEV_MODE=1. Both model runners. Weights and caches change in
+place, so that CUDA graphs see it; what is wrapped (length-limit, aux-layers) is passed over by the steps that a graph
+replays.
 """
 
 import re

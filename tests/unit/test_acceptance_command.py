@@ -423,7 +423,7 @@ def test_requests_that_begin_to_fail_end_the_probe(tool: Tool) -> None:
 
     assert done.code == 4
     assert [phase["name"] for phase in done.document["phases"]] == ["cold", "restored whole"]
-    assert done.document["verdict"]["why"] == "requests failed: HTTP 500: EngineCore died"
+    assert done.document["verdict"]["why"] == "requests fail: HTTP 500: EngineCore died"
     assert done.document["result"]["stopped"] == "HTTP 500: EngineCore died"
     assert server.requests <= 12 + 3 + 3
 
