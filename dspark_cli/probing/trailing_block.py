@@ -10,6 +10,7 @@ from secrets import token_hex
 
 from dspark_cli.errors import BadInput, CannotSay
 from dspark_cli.facts.probe import Comparison, Phase, PhaseKind, ServerFacts
+from dspark_cli.findings.acceptance.restored_prefixes import HARMED_BELOW
 from dspark_cli.probing.comparison import compare
 from dspark_cli.probing.experiment import (
     CALIBRATION_CHARACTERS,
@@ -20,13 +21,12 @@ from dspark_cli.probing.experiment import (
 )
 from dspark_cli.probing.probe_report import PhaseSummary, summary
 from dspark_cli.probing.prompt_texts import built_in_texts, shaped
+from dspark_cli.probing.verdict import UNHARMED_ABOVE
 from dspark_cli.sources.completions import CompletionsServer, Prompt, complete_all
 from dspark_cli.sources.probed_server import finished_in, settled_snapshot
 
 SUFFIX_SHARE = 0.1
 """Of a prompt: what is its own. The rest is shared by all."""
-WORSE_BELOW, HELD_ABOVE = 0.9, 0.8
-"""Kept share of the accepted tokens, as in the probe's verdict."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,9 @@ def _phase(
 def _worse(acceptance: Comparison | None) -> bool | None:
     if acceptance is None or acceptance.kept_low is None or acceptance.kept_high is None:
         return None
-    if acceptance.kept_high < WORSE_BELOW:
+    if acceptance.kept_high < HARMED_BELOW:
         return True
-    return False if acceptance.kept_low > HELD_ABOVE else None
+    return False if acceptance.kept_low > UNHARMED_ABOVE else None
 
 
 def _change(before: float | None, after: float | None) -> float | None:

@@ -4,11 +4,9 @@ import math
 from collections.abc import Sequence
 
 from dspark_cli.facts.probe import Comparison, Phase, PhaseKind, ProbeResult, ProbeVerdict, Verdict
+from dspark_cli.findings.acceptance.restored_prefixes import HARMED_BELOW
 from dspark_cli.probing.comparison import compare
 
-HARMED_BELOW = 0.90
-"""Kept share of the accepted tokens. Surely below it (the whole interval) is harm; hiding restored blocks from a
-drafter, which harms nothing, costs up to 7%."""
 UNHARMED_ABOVE = 0.80
 """Surely above it (the whole interval), and not surely harmed, is harmless."""
 FEWEST_PROMPTS = 6

@@ -36,6 +36,9 @@ class Total:
     since_start: str = ""
 
 
+LOST = "what it counted between the last look before that and the restart is lost"
+
+
 def short(name: str, longest: int = LONGEST_NAME) -> str:
     """A name from outside as one printable line of at most `longest` characters."""
     line = printable(name[: longest + 1])
@@ -114,18 +117,17 @@ def price(report: AcceptanceReport) -> Iterator[str]:
 
 def finding_title(finding: Finding) -> str:
     """Its id, and how sure the rule is where it says so."""
-    sure = getattr(finding, "confidence", None)
-    return short(finding.id) + (f" ({short(sure)})" if sure else "")
+    return short(finding.id) + (f" ({finding.confidence})" if finding.confidence else "")
 
 
 def notes(recording: Recording) -> Iterator[str]:
     restarted = [part for part in recording.parts if part.restarted]
     if len(recording.parts) == 1 and restarted:
-        yield "the server was restarted in between; the figures begin at its restart"
+        yield f"the server was restarted in between; {LOST}"
     elif restarted:
         names = ", ".join(f"{short(part.name)} at {short(part.where)}" for part in restarted[:3])
         more = f" and {len(restarted) - 3} more" if len(restarted) > 3 else ""
-        yield f"restarted in between, so their figures begin at the restart: {names}{more}"
+        yield f"restarted in between: {names}{more}; {LOST}"
     if not recording.exact:
         yield "the counts are worked out from rounded rates, so the figures are only near the engine's own"
     yield from recording.notes
