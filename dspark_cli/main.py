@@ -1,5 +1,6 @@
 """The console entry: the commands, and the one place where errors become a line and an exit code."""
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -14,7 +15,7 @@ from dspark_cli.commands.inspect_cache import inspect_cache
 from dspark_cli.commands.probe import probe
 from dspark_cli.commands.serve import serve
 from dspark_cli.commands.stress_shift import stress_shift
-from dspark_cli.errors import OurBug, ToolError
+from dspark_cli.errors import NotFit, OurBug, ToolError
 
 DEBUG = "DSPARK_TOOL_DEBUG"
 
@@ -66,6 +67,11 @@ def main() -> None:
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
+            from dspark_cli.report.console import abandon_stdout
+
+            abandon_stdout()
+            _end_with(NotFit(f"the result cannot be written ({error.strerror})", "give stdout a place with room"))
         what = f"dspark-tool itself failed ({type(error).__name__}: {error})"
         _end_with(OurBug(what, f"set {DEBUG}=1, run it again, and report the traceback"))
 

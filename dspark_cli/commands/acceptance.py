@@ -8,7 +8,7 @@ import typer
 
 from dspark_cli.commands.seconds import require_seconds
 from dspark_cli.commands.severity import any_from, threshold_named
-from dspark_cli.errors import BadInput, ExitCode
+from dspark_cli.errors import BadInput, CannotSay, ExitCode
 
 if TYPE_CHECKING:
     from dspark_cli.facts.recording import Recording
@@ -79,6 +79,7 @@ def acceptance(
     dspark-tool acceptance diff before.json after.json
     """
     if context.invoked_subcommand is not None:
+        _require_no_options(context)
         return
     from dspark_cli.commands import acceptance_sources as sources
 
@@ -145,6 +146,15 @@ def acceptance_diff(
         raise typer.Exit(codes[found.verdict])
 
 
+def _require_no_options(context: typer.Context) -> None:
+    """Options before a subcommand are not the subcommand's, and would be passed over in silence."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise BadInput(f"{option} stands before {context.invoked_subcommand}", "give options after it")
+
+
 def _require_one_source(*given: object) -> None:
     if sum(each is not None and each != [] for each in given) != 1:
         raise BadInput("it takes one source", GIVE_A_SOURCE)
@@ -178,9 +188,13 @@ def _judged(
 
     if model is not None:
         recording = of_model(recording, model)
+    why_none = None
     if expected is None and model_card is not None:
-        expected = expected_of_card(model_card, len(recording.counted.accepted_at) or None)
-    return report_on(recording, expected, worth)
+        try:
+            expected = expected_of_card(model_card, len(recording.counted.accepted_at) or None)
+        except CannotSay as error:
+            why_none = f"{error.what}; {error.next_step}"
+    return report_on(recording, expected, worth, why_none)
 
 
 def _watch(

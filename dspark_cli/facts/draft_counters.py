@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
+SLACK = 100
+"""A page of several API server processes is not of one moment: a step may be in one counter and not yet in another."""
+
 
 @dataclass(frozen=True)
 class DraftCounters:
@@ -38,6 +41,8 @@ class DraftCounters:
             return "more is accepted at a position than drafts reached it"
         if self.accepted > self.draft_tokens:
             return "more tokens are accepted than drafted"
+        if self.accepted_at and abs(sum(self.accepted_at) - self.accepted) > SLACK + self.accepted // 50:
+            return "the positions do not add up to the accepted tokens"
         return None
 
     def _combined(self, other: "DraftCounters", sign: int) -> "DraftCounters":

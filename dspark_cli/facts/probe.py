@@ -63,18 +63,33 @@ class Phase:
     def steps_by_prompt(self) -> dict[int, tuple[float, float]]:
         """Accepted tokens and draft steps of each prompt.
 
-        A step merged into another's chunk is missing, and its own token looks accepted. How many there are is known of
-        the phase alone, so they are given back to requests in proportion to their steps.
+        Where chunks tell them, a step merged into another's chunk is missing and its own token looks accepted, and what
+        the end of an answer cuts off is missing too. The counters have both for the phase as a whole, so the requests'
+        figures are scaled to them.
         """
         merged = self.steps_merged or 0.0
         lost = merged / (1 - merged)
-        return {
-            request.prompt: (
-                max(0.0, request.accepted - lost * request.draft_steps),
-                request.draft_steps * (1 + lost),
-            )
-            for request in self.requests
+        steps = {request.prompt: request.draft_steps * (1 + lost) for request in self.requests}
+        accepted = {
+            request.prompt: max(0.0, request.accepted - lost * request.draft_steps) for request in self.requests
         }
+        seen = sum(accepted.values())
+        told = all(request.told for request in self.requests)
+        known = self.other_requests == 0 and self.settled and seen > 0 and not told
+        scale = self.recording.counted.accepted / seen if known else 1.0
+        return {prompt: (scale * accepted[prompt], steps[prompt]) for prompt in steps}
+
+    @property
+    def restarted(self) -> bool:
+        """Whether the server was restarted in the phase."""
+        return any(part.restarted for part in self.recording.parts)
+
+    @property
+    def claims_too_much(self) -> bool:
+        """Whether the answers hold more accepted tokens than the server counted: somebody does not tell the truth."""
+        claimed = sum(request.accepted for request in self.requests) - (self.steps_merged or 0.0) * self.draft_steps
+        counted = self.recording.counted.accepted
+        return claimed > 1.1 * counted + 10 and (self.other_requests == 0 or bool(self.recording.parts))
 
     @property
     def draft_steps(self) -> int:

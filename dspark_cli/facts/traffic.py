@@ -1,6 +1,6 @@
 """What a server did meanwhile: tokens, prefix hits, preemptions."""
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,16 @@ class Traffic:
         return _share(self.external_hits, self.external_queries)
 
     @property
+    def plausible(self) -> "Traffic":
+        """With hits that are more than queries left unknown."""
+        found = self
+        if _more(self.prefix_hits, self.prefix_queries):
+            found = replace(found, prefix_queries=None, prefix_hits=None)
+        if _more(self.external_hits, self.external_queries):
+            found = replace(found, external_queries=None, external_hits=None)
+        return found
+
+    @property
     def went_back(self) -> bool:
         """Whether one of the counts is below zero, as the difference over a restart is."""
         return any(count is not None and count < 0 for count in astuple(self))
@@ -43,6 +53,10 @@ class Traffic:
 
 NO_TRAFFIC = Traffic(0, 0, 0, 0, 0, 0, 0, 0)
 UNKNOWN_TRAFFIC = Traffic()
+
+
+def _more(part: int | None, total: int | None) -> bool:
+    return part is not None and total is not None and part > total
 
 
 def _share(part: int | None, total: int | None) -> float | None:

@@ -73,6 +73,8 @@ class Experiment:
         self.phases: list[Phase] = []
         self.notes: list[str] = []
         self.texts: list[str] = []
+        self.finished = 0
+        """Requests that the counters must hold before they tell of what was sent so far: they may lag."""
         # Not from the seed: a second run must not meet the first one's prefixes.
         self.names = random.Random(secrets.randbits(64))
 
@@ -85,6 +87,10 @@ class Experiment:
             interrupted = True
         except _RequestsFail as error:
             stopped = str(error)
+        except NotFit as error:
+            if not self.phases:
+                raise
+            stopped = error.what
         return ProbeResult(
             server=self.facts,
             prompts=self.plan.prompts,
@@ -99,6 +105,8 @@ class Experiment:
         )
 
     def _run(self) -> None:
+        at_first, _ = settled_snapshot(self.url, None, self.completions.timeout_s)
+        self.finished = finished_in(at_first)
         self._fit_to_server()
         names = self._cold_and_fresh()
         self._phase("restored whole", PhaseKind.RESTORED, self._asked(names), 1.0)
@@ -137,11 +145,11 @@ class Experiment:
         self.plan = replace(plan, prompts=len(self.texts), prompt_tokens=wanted)
 
     def _cold_and_fresh(self) -> list[str]:
-        """The first phase, and its names. Where the server ignores salts and knows the prompts already, once more with
-        a line at the start of each."""
+        """The first phase, and its names. Where the server ignores salts, once more with a line at the start of each
+        prompt."""
         names = self._new_names()
         phase = self._phase("cold", PhaseKind.COLD, self._asked(names), 0.0)
-        if self.freshness == SALT and _restored(phase):
+        if self.freshness == SALT and (_restored(phase) or self._salts_are_ignored()):
             self.freshness = LINE
             self.phases.clear()
             self.notes.append("the server ignores cache salts, so each prompt begins with a line of its own")
@@ -149,11 +157,18 @@ class Experiment:
             self._phase("cold", PhaseKind.COLD, self._asked(names), 0.0)
         return names
 
+    def _salts_are_ignored(self) -> bool:
+        """Whether a prompt that was just served is found again under another salt."""
+        asked = self._asked(self._new_names(), output_tokens=1)[:1]
+        before, _ = settled_snapshot(self.url, self.finished, self.completions.timeout_s)
+        answers = self._send("one prompt under another salt", asked)
+        after, settled = settled_snapshot(self.url, self.finished, self.completions.timeout_s)
+        return _restored(phase_of("salt", PhaseKind.COLD, 0.0, answers, before, after, settled))
+
     def _phase(self, name: str, kind: PhaseKind, prompts: Sequence[Prompt], share: float) -> Phase:
-        before, _ = settled_snapshot(self.url, None, self.completions.timeout_s)
+        before, _ = settled_snapshot(self.url, self.finished, self.completions.timeout_s)
         answers = self._send(name, prompts)
-        expected = finished_in(before) + len(answers.requests)
-        after, settled = settled_snapshot(self.url, expected, self.completions.timeout_s)
+        after, settled = settled_snapshot(self.url, self.finished, self.completions.timeout_s)
         phase = phase_of(name, kind, share, answers, before, after, settled)
         if self.freshness == RESET and kind is PhaseKind.COLD and _restored(phase):
             # What the reset leaves is a connector's: this is the way to see its restores alone.
@@ -165,7 +180,9 @@ class Experiment:
 
     def _send(self, name: str, prompts: Sequence[Prompt]) -> Answers:
         with self.progress(name, len(prompts)) as done:
-            return complete_all(self.completions, prompts, done)
+            answers = complete_all(self.completions, prompts, done)
+        self.finished += len(answers.requests)
+        return answers
 
     def _new_names(self) -> list[str]:
         """A name for each prompt that makes its prefix new to the server's cache."""
@@ -249,7 +266,7 @@ def phase_of(
     recording: Recording = replace(window, source=SourceKind.PROBE, since_start=())
     counted = recording.counted
     finished = recording.traffic.finished_requests
-    others = None if finished is None else finished - len(answers.requests)
+    others = None if finished is None else max(0, finished - len(answers.requests))
     return Phase(
         name=name,
         kind=kind,

@@ -9,7 +9,7 @@ from dspark_cli.facts.draft_counters import NOTHING
 from dspark_cli.facts.probe import Comparison, Phase, PhaseKind, ProbeResult, ProbeVerdict, Verdict, percentile
 from dspark_cli.facts.traffic import NO_TRAFFIC, Traffic
 from dspark_cli.findings.acceptance import collapse
-from dspark_cli.findings.acceptance.check import check_acceptance, worst_first
+from dspark_cli.findings.acceptance.check import CHECKS_OF_A_PROBE, check_acceptance, worst_first
 from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked
 from dspark_cli.probing.comparison import compare, length_interval
@@ -64,10 +64,18 @@ def report_on_probe(result: ProbeResult) -> ProbeReport:
     cold, cold_traffic = _counted(result.of_kind(PhaseKind.COLD))
     restored, restored_traffic = _counted(result.of_kind(PhaseKind.RESTORED))
     speculates = bool(result.server.engines)
-    checked = check_acceptance(
-        AcceptanceEvidence(cold, speculates, cold_traffic, restored=comparisons or None, long_against_short=length)
-    )
     verdict = judge(result, comparisons)
+    judged = verdict.verdict in (Verdict.HARMLESS, Verdict.HARMFUL)
+    checked = check_acceptance(
+        AcceptanceEvidence(
+            cold,
+            speculates,
+            cold_traffic,
+            restored=comparisons if judged else (),
+            long_against_short=length if judged else None,
+        ),
+        CHECKS_OF_A_PROBE,
+    )
     harmful = verdict.verdict is Verdict.HARMFUL
     collapsed = _collapsed(AcceptanceEvidence(restored, speculates, restored_traffic)) if harmful else []
     return ProbeReport(

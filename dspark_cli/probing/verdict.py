@@ -46,12 +46,23 @@ def _unfit(result: ProbeResult, cold: Sequence[Phase], restored: Sequence[Phase]
         )
     if result.stopped is not None:
         return _cannot_say(f"requests fail: {result.stopped}", "see the server's log")
+    if result.interrupted and len(cold) < 2 and restored:
+        return _cannot_say("the probe was interrupted before the prompts were sent cold again", "run it to its end")
     if not cold or not restored:
         return _cannot_say("the probe ended before prompts were sent cold and restored", "run it to its end")
     if failed := [phase for phase in (*cold, *restored) if len(phase.failed) > len(phase.requests) / 10]:
         return _cannot_say(f"requests failed: {failed[0].failed[0]}", "see the server's log")
     steps, accepted = sum(phase.draft_steps for phase in cold), sum(phase.accepted for phase in cold)
     prompts = min(len(phase.requests) for phase in (*cold, *restored))
+    if restarted := [phase for phase in (*cold, *restored) if phase.restarted]:
+        return _cannot_say(
+            f"the server was restarted in the phase {restarted[0].name!r}", "see its log; probe it again"
+        )
+    if lying := [phase for phase in (*cold, *restored) if phase.claims_too_much]:
+        return _cannot_say(
+            f"the answers of the phase {lying[0].name!r} hold more tokens than the server counted",
+            "probe the server itself, not a proxy that changes its answers",
+        )
     if unseen := [phase for phase in (*cold, *restored) if steps and not _steps_are_known(phase)]:
         return _unseen(unseen[0])
     if steps == 0:
@@ -153,7 +164,8 @@ def _judged(result: ProbeResult, comparisons: Sequence[Comparison]) -> ProbeVerd
     if loosest[1] > UNHARMED_ABOVE:
         return ProbeVerdict(
             Verdict.HARMLESS,
-            f"restored prefixes keep at least {loosest[1]:.0%} of the accepted draft tokens ({lengths})",
+            f"restored prefixes keep {_range(loosest[1], loosest[2])} of the accepted draft tokens, over "
+            f"{loosest[0].prompts} prompts ({lengths})",
             "keep prefix caching on",
         )
     needed = math.ceil(loosest[0].prompts * ((1 - loosest[1]) / (1 - UNHARMED_ABOVE)) ** 2)

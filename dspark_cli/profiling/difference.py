@@ -4,14 +4,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import NormalDist
 
-from dspark_cli.errors import CannotSay
+from dspark_cli.errors import BadInput, CannotSay
 from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.intervals import CONFIDENCE, wilson_interval
+from dspark_cli.facts.recording import Recording
 from dspark_cli.findings.acceptance.evidence import FEWEST_DRAFTS
 from dspark_cli.profiling.acceptance_report import AcceptanceReport
 
 FEW_REQUESTS = 20
+Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 class Change(StrEnum):
@@ -36,7 +39,7 @@ class PositionDifference:
 
 @dataclass(frozen=True)
 class AcceptanceDifference:
-    """B against A. `change` is of the mean acceptance length; its 95% interval is None where positions are not known.
+    """B against A. `change` is of the mean acceptance length, with its 95% interval.
     Draft steps are taken as independent, so few requests make the intervals too narrow."""
 
     a: str
@@ -45,8 +48,8 @@ class AcceptanceDifference:
     profile_b: AcceptanceProfile
     positions: tuple[PositionDifference, ...]
     change: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     verdict: Change
     notes: tuple[str, ...]
 
@@ -56,14 +59,21 @@ def difference_of(a: str, b: str, report_a: AcceptanceReport, report_b: Acceptan
 
     Raises:
         CannotSay: one of them has no draft step.
+        BadInput: both are since the start of one server, so that one is a part of the other.
     """
+    if _one_holds_the_other(report_a.recording, report_b.recording):
+        raise BadInput(
+            "both are since the start of the same server, so one holds the other",
+            "compare windows: dspark-tool acceptance --url URL --interval SECONDS --json > FILE",
+        )
     profile_a, profile_b = _profile(a, report_a), _profile(b, report_b)
     count = min(len(profile_a.positions), len(profile_b.positions))
     change = profile_b.mean_acceptance_length - profile_a.mean_acceptance_length
     reach = _reach(profile_a, profile_b)
-    low, high = (None, None) if reach is None else (change - reach, change + reach)
-    few = min(profile_a.drafts, profile_b.drafts) < FEWEST_DRAFTS
+    low, high = change - reach, change + reach
     requests = [report.recording.traffic.finished_requests for report in (report_a, report_b)]
+    few_requests = min((number for number in requests if number is not None), default=FEW_REQUESTS) < FEW_REQUESTS
+    few = few_requests or min(profile_a.drafts, profile_b.drafts) < FEWEST_DRAFTS
     return AcceptanceDifference(
         a=a,
         b=b,
@@ -76,6 +86,14 @@ def difference_of(a: str, b: str, report_a: AcceptanceReport, report_b: Acceptan
         verdict=_verdict(low, high, few),
         notes=tuple(_notes(profile_a, profile_b, requests)),
     )
+
+
+def _one_holds_the_other(a: Recording, b: Recording) -> bool:
+    """Whether they are two looks at counters that were created at the same moment."""
+    if a.seconds is not None or b.seconds is not None:
+        return False
+    born = [{(part.where, part.counted.born) for part in each.parts if part.counted.born} for each in (a, b)]
+    return bool(born[0] & born[1])
 
 
 def _profile(name: str, report: AcceptanceReport) -> AcceptanceProfile:
@@ -111,15 +129,22 @@ def _at(at: int, count: int, a: AcceptanceProfile, b: AcceptanceProfile, few: bo
     return PositionDifference(at, rate_a, rate_b, change, low, high, _verdict(low, high, few))
 
 
-def _reach(a: AcceptanceProfile, b: AcceptanceProfile) -> float | None:
+def _reach(a: AcceptanceProfile, b: AcceptanceProfile) -> float:
     """Half the interval of the lengths' difference."""
-    if a.length_high is None or b.length_high is None:
-        return None
-    return math.hypot(a.length_high - a.mean_acceptance_length, b.length_high - b.mean_acceptance_length)
+    return math.hypot(_half(a), _half(b))
 
 
-def _verdict(low: float | None, high: float | None, few: bool) -> Change:
-    if few or low is None or high is None:
+def _half(profile: AcceptanceProfile) -> float:
+    """Half the interval of a length. Where positions are not known, that of steps which accept all or nothing: the
+    widest that there can be."""
+    if profile.length_high is not None:
+        return profile.length_high - profile.mean_acceptance_length
+    mean = profile.mean_acceptance_length - 1
+    return Z * math.sqrt(max(0.0, mean * (profile.drafted_per_step - mean)) / profile.drafts)
+
+
+def _verdict(low: float, high: float, few: bool) -> Change:
+    if few:
         return Change.TOO_FEW
     if low > 0:
         return Change.BETTER

@@ -1,6 +1,7 @@
 """From a recording to the report on it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dspark_cli.errors import BadInput
 from dspark_cli.facts.acceptance import AcceptanceProfile
@@ -14,9 +15,12 @@ WORTH = 0.05
 
 
 def report_on(
-    recording: Recording, expected: ExpectedAcceptance | None = None, worth: float = WORTH
+    recording: Recording,
+    expected: ExpectedAcceptance | None = None,
+    worth: float = WORTH,
+    no_expectation: str | None = None,
 ) -> AcceptanceReport:
-    """The profile of all engines of `recording` together, and what it means.
+    """The profile of all engines of `recording` together, and what it means; `no_expectation` says why there is none.
 
     Raises:
         BadInput: it holds several models, whose acceptance has nothing in common.
@@ -25,7 +29,8 @@ def report_on(
         names = ", ".join(name or "(unnamed)" for name in recording.models)
         raise BadInput(f"several models are counted here: {names}", "choose one: --model NAME")
     profile, traffic = profile_of(recording.counted), recording.traffic
-    checked = check_acceptance(AcceptanceEvidence(profile, recording.speculates, traffic, expected, worth))
+    evidence = AcceptanceEvidence(profile, recording.speculates, traffic, expected, worth=worth)
+    checked = check_acceptance(evidence if no_expectation is None else replace(evidence, no_expectation=no_expectation))
     return AcceptanceReport(
         recording=recording,
         model=recording.models[0] if recording.models else "",
@@ -47,8 +52,6 @@ def of_model(recording: Recording, model: str) -> Recording:
     Raises:
         BadInput: nothing is.
     """
-    from dataclasses import replace
-
     kept = _of(recording.parts, model)
     if not kept:
         names = ", ".join(name or "(unnamed)" for name in recording.models)

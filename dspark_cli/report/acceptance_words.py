@@ -61,6 +61,8 @@ def measured_from(recording: Recording) -> str:
 def span(recording: Recording) -> str:
     if recording.seconds is None:
         return WHOLE_SPANS.get(recording.source, "since server start")
+    if recording.source is SourceKind.LOG:
+        return f"{duration(recording.seconds)} from the first to the last of its lines"
     return f"over {duration(recording.seconds)}"
 
 

@@ -44,6 +44,11 @@ def write_result(text: str) -> None:
         raise NotFit(f"the result cannot be written: {error}", "give stdout a place with room") from None
 
 
+def abandon_stdout() -> None:
+    """Print no more there: it is full."""
+    _drop(sys.stdout)
+
+
 def _drop(stream: TextIO | None) -> None:
     """Send the rest of `stream` nowhere, so that the interpreter's own flush at exit does not fail either."""
     if stream is not None:

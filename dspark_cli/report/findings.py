@@ -25,8 +25,16 @@ def show_findings(console: Console, findings: Sequence[Finding], not_checked: Se
             console.print(indented(Text(printable(f"fixed since vLLM {finding.fixed_since}"))))
     if not_checked:
         console.print(Text("\nnot checked"))
+    for why, ids in _by_reason(not_checked).items():
+        console.print(indented(Text(printable(f"{', '.join(ids)}: {why}"))))
+
+
+def _by_reason(not_checked: Sequence[NotChecked]) -> dict[str, list[str]]:
+    """The checks that lack the same thing together."""
+    reasons: dict[str, list[str]] = {}
     for check in not_checked:
-        console.print(indented(Text(printable(f"{check.id}: {check.why}"))))
+        reasons.setdefault(check.why, []).append(check.id)
+    return reasons
 
 
 def indented(text: Text) -> Padding:

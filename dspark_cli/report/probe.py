@@ -10,6 +10,7 @@ from dspark_cli.probing.probe_report import ProbeReport, others_seen
 from dspark_cli.report.console import printable, result_console, show_note
 from dspark_cli.report.findings import indented, show_findings
 
+WIDE = 78
 COLORS = {
     Verdict.HARMLESS: "bold green",
     Verdict.HARMFUL: "bold red",
@@ -30,12 +31,13 @@ def show_probe(report: ProbeReport) -> None:
         )
     )
     if report.phases:
-        console.print(_phases(report))
+        console.print(Text("Phases (prompt and restored: tokens a request)"))
+        console.print(_phases(report, wide=console.width >= WIDE))
     if report.comparisons:
         console.print(Text("\nAccepted draft tokens that restored prefixes keep (95% interval over prompts)"))
         console.print(_comparisons(report))
     if report.cold and report.restored and report.cold.positions:
-        console.print(Text("\nAcceptance by position, from the server's counters"))
+        console.print(Text("\nAcceptance by position, all cold and all restored phases"))
         console.print(_positions(report.cold, report.restored))
     _show_verdict(console, report)
     show_findings(console, report.findings, report.not_checked)
@@ -65,9 +67,10 @@ def _notes(report: ProbeReport) -> list[str]:
     return notes
 
 
-def _phases(report: ProbeReport) -> Table:
+def _phases(report: ProbeReport, wide: bool) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("phase", "prompt", "restored", "steps", "length", "interval", "TTFT p50", "tokens/s"):
+    times = ("TTFT p50", "tokens/s") if wide else ()
+    for heading in ("phase", "prompt", "restored", "steps", "length", "interval", *times):
         table.add_column(heading, justify="left" if heading == "phase" else "right", no_wrap=heading != "phase")
     for phase in report.phases:
         interval = "-" if phase.length_low is None else f"{phase.length_low:.2f}-{phase.length_high:.2f}"
@@ -78,8 +81,7 @@ def _phases(report: ProbeReport) -> Table:
             f"{phase.draft_steps:,}",
             _figure(phase.acceptance_length, ".2f"),
             interval,
-            f"{phase.ttft_p50_s * 1000:,.0f} ms" if phase.ttft_p50_s is not None else "-",
-            _figure(phase.output_tokens_per_s, ",.0f"),
+            *((_milliseconds(phase.ttft_p50_s), _figure(phase.output_tokens_per_s, ",.0f")) if wide else ()),
         )
     return table
 
@@ -114,6 +116,10 @@ def _positions(cold: AcceptanceProfile, restored: AcceptanceProfile) -> Table:
             f"{after.rate_low:.1%} - {after.rate_high:.1%}",
         )
     return table
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:,.0f} ms"
 
 
 def _figure(value: float | None, form: str) -> str:

@@ -11,7 +11,7 @@ from dspark_cli.errors import NotFit, ToolError
 from dspark_cli.facts.draft_counters import DraftCounters
 from dspark_cli.facts.recording import EnginePart, Recording, SourceKind, engine_name
 from dspark_cli.facts.traffic import UNKNOWN_TRAFFIC, Traffic
-from dspark_cli.sources.server_metrics import Sample, Scrape, scrape
+from dspark_cli.sources.server_metrics import Sample, Scrape, metrics_address, scrape
 
 Key = TypeVar("Key")
 
@@ -77,15 +77,16 @@ def snapshots(urls: Sequence[str], timeout_s: float) -> tuple[list[Snapshot], li
     Raises:
         ToolError: none did; the first one's error.
     """
-    with ThreadPoolExecutor(len(urls)) as pool:
-        answers = list(pool.map(lambda url: _tried(url, timeout_s), urls))
-    taken = [answer for answer in answers if isinstance(answer, Snapshot)]
+    addresses = {metrics_address(url): url for url in urls}
+    with ThreadPoolExecutor(len(addresses)) as pool:
+        answers = list(pool.map(lambda url: _tried(url, timeout_s), addresses.values()))
+    taken, same = _distinct([answer for answer in answers if isinstance(answer, Snapshot)])
     failed = [answer for answer in answers if isinstance(answer, ToolError)]
     if not taken:
         raise failed[0]
     silent = [each.where for each in taken if not each.engines and len(urls) > 1]
     notes = [f"left out: {error.what}" for error in failed]
-    return taken, [*notes, *(f"{where} runs without speculative decoding" for where in silent)]
+    return taken, [*notes, *same, *(f"{where} runs without speculative decoding" for where in silent)]
 
 
 def since_start(taken: Sequence[Snapshot], notes: Sequence[str] = ()) -> Recording:
@@ -142,7 +143,7 @@ def _between(first: Snapshot, last: Snapshot) -> tuple[list[EnginePart], list[st
         began_in_between = then is not None if born is None else first.taken_at <= born <= last.taken_at
         if then is not None and not now.counted.began_anew_since(then.counted):
             counted, traffic = now.counted - then.counted, now.traffic - then.traffic
-            traffic = UNKNOWN_TRAFFIC if traffic.went_back else traffic
+            traffic = UNKNOWN_TRAFFIC if traffic.went_back else traffic.plausible
             parts.append(EnginePart(last.where, *engine, _plausible(counted), traffic))
         elif began_in_between:
             parts.append(EnginePart(last.where, *engine, now.counted, now.traffic, restarted=then is not None))
@@ -195,9 +196,22 @@ def read_traffic(page: Scrape) -> dict[Engine, Traffic]:
             counts = sums.setdefault(_engine(sample.labels), {})
             counts[field] = counts.get(field, 0) + sample.value
     return {
-        engine: Traffic(**{field: int(count) for field, count in counts.items() if _is_count(count)})
+        engine: Traffic(**{field: int(count) for field, count in counts.items() if _is_count(count)}).plausible
         for engine, counts in sums.items()
     }
+
+
+def _distinct(taken: Sequence[Snapshot]) -> tuple[list[Snapshot], list[str]]:
+    """Each server once, whatever it was called: counters that were created at the same moment are the same ones."""
+    kept: dict[object, Snapshot] = {}
+    notes = []
+    for each in taken:
+        born = frozenset((engine, counts.counted.born) for engine, counts in each.engines.items())
+        known = bool(born) and all(at is not None for _, at in born)
+        first = kept.setdefault(born if known else id(each), each)
+        if first is not each:
+            notes.append(f"{each.where} is the server at {first.where}, and counted once")
+    return list(kept.values()), notes
 
 
 def _tried(url: str, timeout_s: float) -> Snapshot | ToolError:

@@ -4,7 +4,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from dspark_cli.errors import CannotSay, NotFit
+from dspark_cli.errors import BadInput, CannotSay, NotFit
 from dspark_cli.facts.probe import ServerFacts
 from dspark_cli.sources.acceptance_metrics import Snapshot, read_counters, snapshot_of
 from dspark_cli.sources.bounded_get import collected, get, within
@@ -115,7 +115,7 @@ def _model(url: str, wanted: str | None, key: str | None, timeout_s: float) -> t
         raise NotFit("the server lists no model", "name it: --model NAME")
     name = wanted if wanted is not None else names[0]
     if names and name not in names:
-        raise NotFit(f"the server does not serve {name!r}, but {known}", "give one of these: --model NAME")
+        raise BadInput(f"the server does not serve {name!r}, but {known}", "give one of these: --model NAME")
     longest = next((entry.get("max_model_len") for entry in entries if entry.get("id") == name), None)
     return name, longest if isinstance(longest, int) and longest > 0 else None
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dspark_cli.errors import CannotSay
+from dspark_cli.errors import BadInput, CannotSay
 from dspark_cli.facts.draft_counters import DraftCounters
 from dspark_cli.facts.recording import EnginePart, Recording, SourceKind
 from dspark_cli.facts.traffic import UNKNOWN_TRAFFIC, Traffic
@@ -16,6 +16,8 @@ from dspark_cli.profiling.difference import AcceptanceDifference, Change, differ
 from dspark_cli.profiling.judge import report_on
 from dspark_cli.report.acceptance_diff import show_difference
 from dspark_cli.report.json_document import to_json
+from dspark_cli.sources.acceptance_file import read_metrics_page
+from tests.paths import FIXTURES
 
 SEED = pytest.mark.parametrize("seed", [20261129])
 """In the test's name, so that a failure shows it."""
@@ -73,11 +75,25 @@ def test_few_draft_steps_get_no_verdict(sides: tuple[AcceptanceReport, Acceptanc
     assert {at.verdict for at in found.positions} == {Change.TOO_FEW}
 
 
-def test_positions_that_are_not_known_leave_the_length_without_interval() -> None:
-    found = difference(GOOD, report_of_counts(DraftCounters(1000, 3000, 1400, ())))
+def test_positions_that_are_not_known_give_the_widest_interval() -> None:
+    """Steps that accept all or nothing vary the most."""
+    known, unknown = (
+        difference(GOOD, report_of_counts(DraftCounters(1000, 3000, 1400, at))) for at in ((700, 450, 250), ())
+    )
 
-    assert (found.positions, found.low, found.high) == ((), None, None)
-    assert found.verdict is Change.TOO_FEW
+    assert unknown.positions == ()
+    assert unknown.high - unknown.low > known.high - known.low
+    assert unknown.verdict is Change.NOT_SHOWN
+
+
+def test_two_looks_at_one_server_since_its_start_are_not_compared() -> None:
+    """The later one holds the earlier: what would be compared is half the same."""
+    page = (FIXTURES / "metrics-0.32-cpu-dflash.txt").read_bytes()
+    earlier, later = (report_on(read_metrics_page(page, "http://127.0.0.1:8000")) for _ in range(2))
+
+    with pytest.raises(BadInput, match="one holds the other") as refused:
+        difference(earlier, later)
+    assert "--interval" in refused.value.next_step
 
 
 def test_other_numbers_of_tokens_are_compared_as_far_as_both_go() -> None:

@@ -165,6 +165,58 @@ def test_a_collapse_with_nothing_restored_is_not_blamed_on_prefixes() -> None:
     assert ids(of_counts(counted, no_hits)) & FAULTS == {"low-from-the-start"}
 
 
+@pytest.mark.parametrize(
+    "rates",
+    [
+        pytest.param((0.75, 0.55, 0.40), id="three tokens"),
+        pytest.param((0.95, 0.92, 0.90, 0.88, 0.86), id="very good"),
+        pytest.param((0.8,), id="one token"),
+        pytest.param((0.5, 0.25, 0.12), id="chat at temperature 1"),
+        pytest.param(tuple(0.7 * 0.55**at for at in range(15)), id="fifteen tokens"),
+    ],
+)
+def test_profiles_of_other_healthy_drafters_raise_no_alarm(rates: tuple[float, ...]) -> None:
+    steps = 20_000
+    at = tuple(int(steps * rate) for rate in rates)
+    hits = Traffic(prefix_queries=1000, prefix_hits=600)
+
+    report = of_counts(DraftCounters(steps, steps * len(at), sum(at), at), hits)
+
+    assert all(finding.severity is Severity.INFO for finding in report.findings)
+
+
+def test_drafters_that_copy_are_no_error() -> None:
+    """n-gram and suffix drafts go on better than they start, in health: a warning that says so, and exit code 0."""
+    at = (7_000, 5_200, 4_000, 3_000)
+
+    report = of_counts(DraftCounters(20_000, 80_000, sum(at), at))
+
+    assert max(finding.severity for finding in report.findings) is Severity.WARNING
+    assert "n-gram" in report.findings[0].advice
+
+
+def test_half_of_the_requests_dead_beside_an_excellent_half_is_noticed() -> None:
+    at = tuple(int(20_000 * 0.475 * 0.95**position) for position in range(7))
+
+    assert "part-of-requests-collapse" in ids(of_counts(DraftCounters(20_000, 140_000, sum(at), at)))
+
+
+def test_a_depth_that_changes_from_step_to_step_is_no_cliff() -> None:
+    at = (16_000, 1_200, 900, 600, 400)
+
+    report = of_counts(DraftCounters(20_000, 28_000, sum(at), at))
+
+    assert "cliff" not in ids(report)
+    assert "1.4 of 5 tokens" in next(check.why for check in report.not_checked if check.id == "cliff")
+
+
+@pytest.mark.parametrize("at", [(900, 200, 45), (420, 10, 0, 0, 0), (400, 0, 0, 0, 0, 0, 0)])
+def test_what_hardly_goes_on_is_not_called_healthy(at: tuple[int, ...]) -> None:
+    report = of_counts(DraftCounters(1_000, 1_000 * len(at), sum(at), at))
+
+    assert not ids(report) & {"healthy-decay", "modest-start"}
+
+
 @pytest.mark.parametrize("drafts", [0, 1, 5, 199])
 def test_a_handful_of_drafts_is_no_verdict(drafts: int) -> None:
     report = of_counts(DraftCounters(drafts, 7 * drafts, 0, (0,) * 7))

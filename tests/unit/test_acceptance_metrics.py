@@ -276,7 +276,7 @@ def test_scientific_notation_is_a_count() -> None:
 
 
 def test_replicas_are_added_up_and_a_dead_one_is_named() -> None:
-    later = RECORDED.replace("} 286.0", "} 300.0")
+    later = RECORDED.replace("} 286.0", "} 300.0").replace("1.7959646022793698e+09", "1.7959646029999999e+09")
 
     with server_of(RECORDED) as a, server_of(later) as b:
         taken, notes = snapshots([a, b, "http://127.0.0.1:1"], 5.0)
@@ -287,6 +287,29 @@ def test_replicas_are_added_up_and_a_dead_one_is_named() -> None:
     assert found.notes == (
         "left out: no server answers at http://127.0.0.1:1/metrics ([Errno 111] Connection refused)",
     )
+
+
+def test_a_server_that_is_given_twice_is_counted_once() -> None:
+    with server_of(RECORDED) as url:
+        other_name = url.replace("127.0.0.1", "localhost")
+        taken, notes = snapshots([url, f"{url}/", f"{url}/metrics", other_name], 5.0)
+
+    assert since_start(taken).counted.drafts == 286
+    assert notes == [f"{other_name} is the server at {taken[0].where}, and counted once"]
+
+
+def test_more_hits_than_queries_are_no_hit_rate() -> None:
+    hits = next(line for line in RECORDED.splitlines() if line.startswith("vllm:prefix_cache_hits_total{"))
+    page = RECORDED.replace(hits, f"{hits.rpartition(' ')[0]} 9999.0")
+
+    assert read_traffic(scrape_of(page))[ENGINE].prefix_hit_rate is None
+
+
+def test_positions_that_do_not_add_up_are_refused() -> None:
+    counted = DraftCounters(20_000, 140_000, 20_000, (9_000, 5_000))
+
+    assert counted.implausible() == "the positions do not add up to the accepted tokens"
+    assert DraftCounters(20_000, 140_000, 14_007, (9_000, 5_000)).implausible() is None
 
 
 def test_a_replica_without_a_drafter_is_named() -> None:

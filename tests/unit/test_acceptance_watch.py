@@ -96,7 +96,7 @@ def test_counters_that_are_read_while_they_change_cost_one_tick() -> None:
 
 def test_one_of_two_servers_that_misses_a_tick_loses_nothing() -> None:
     steady = [page(100, 50), page(110, 55), page(120, 60), page(130, 65)]
-    absent = [page(100, 0), SILENT, page(150, 10), page(160, 10)]
+    absent = [page(100, 0, born=2.0), SILENT, page(150, 10, born=2.0), page(160, 10, born=2.0)]
 
     found = watch_of(steady, absent, ticks=3)
 
@@ -109,7 +109,7 @@ def test_one_of_two_servers_that_misses_a_tick_loses_nothing() -> None:
 def test_a_server_that_goes_for_good_stays_in_the_total() -> None:
     found = watch_of(
         [page(100, 50), page(110, 55), page(120, 60)],
-        [page(100, 0), page(105, 0), SILENT],
+        [page(100, 0, born=2.0), page(105, 0, born=2.0), SILENT],
         ticks=2,
     )[-1]
 

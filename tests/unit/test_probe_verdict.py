@@ -196,6 +196,28 @@ def test_the_requests_of_others_forbid_a_verdict() -> None:
     assert "3 in the phase" in why
 
 
+def told(probe: ProbeResult, cached: int) -> ProbeResult:
+    """The same by a server that tells each request's draft steps and restored tokens itself."""
+    phases = (
+        replace(
+            each,
+            steps_merged=0.0,
+            requests=tuple(
+                replace(one, told=True, cached_tokens=0 if each.kind is PhaseKind.COLD else cached)
+                for one in each.requests
+            ),
+        )
+        for each in probe.phases
+    )
+    return replace(probe, phases=tuple(phases))
+
+
+def test_a_busy_server_that_tells_each_requests_steps_gets_its_verdict() -> None:
+    assert verdict_of(told(usual(COLD, others=3), cached=980))[0] is Verdict.HARMLESS
+    assert verdict_of(told(usual([0] * 16, others=3), cached=980))[0] is Verdict.HARMFUL
+    assert verdict_of(told(usual(COLD, others=3), cached=0))[0] is Verdict.NOT_EXERCISED
+
+
 def test_merged_chunks_forbid_a_verdict() -> None:
     verdict, why = verdict_of(usual([0] * 16, merged=120))
 
@@ -250,6 +272,42 @@ def test_no_drafter_is_not_exercised() -> None:
 
     assert verdict is Verdict.NOT_EXERCISED
     assert "no drafter" in why
+
+
+def test_findings_on_restored_prompts_wait_for_the_verdict() -> None:
+    """Counters that lag make restored prompts look as if nothing was accepted."""
+    probe = usual([0] * 16, others=3)
+
+    report = report_on_probe(probe)
+
+    assert report.verdict.verdict is Verdict.CANNOT_SAY
+    assert "collapse-follows-cached-length" not in ids(report)
+    assert "collapse-follows-cached-length" in [check.id for check in report.not_checked]
+
+
+def test_a_restart_in_a_phase_forbids_a_verdict() -> None:
+    probe = usual(COLD)
+    again = probe.phases[1]
+    part = replace(again.recording.parts[0], restarted=True)
+    again = replace(again, recording=replace(again.recording, parts=(part,)))
+
+    verdict, why = verdict_of(replace(probe, phases=(probe.phases[0], again, probe.phases[2])))
+
+    assert verdict is Verdict.CANNOT_SAY
+    assert "restarted" in why
+
+
+def test_answers_that_claim_more_than_was_counted_forbid_a_verdict() -> None:
+    probe = usual(COLD)
+    lying = probe.phases[1]
+    requests = tuple(replace(one, accepted=one.accepted * 10) for one in lying.requests)
+
+    verdict, why = verdict_of(
+        replace(probe, phases=(probe.phases[0], replace(lying, requests=requests), probe.phases[2]))
+    )
+
+    assert verdict is Verdict.CANNOT_SAY
+    assert "more tokens than the server counted" in why
 
 
 def test_a_probe_that_stopped_itself_has_no_verdict() -> None:

@@ -11,7 +11,7 @@ ID = "below-expectation"
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     profile, expected = evidence.profile, evidence.expected
     if expected is None:
-        yield NotChecked(ID, "no expectation was given: --expect 3.1-3.8, or --model-card FILE")
+        yield NotChecked(ID, evidence.no_expectation)
         return
     if profile is None or not evidence.enough:
         yield too_few(ID, evidence)
@@ -24,9 +24,7 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         ID,
         Severity.WARNING,
         f"the mean acceptance length is {profile.mean_acceptance_length:.2f} (at most {high:.2f}), and "
-        f"{expected.source} has "
-        f"{expected.low:g} to {expected.high:g}: {steps:.0f} decode steps for 1,000 tokens instead of {then:.0f} "
-        f"or fewer",
+        f"{expected}: {steps:.0f} decode steps for 1,000 tokens instead of {then:.0f} or fewer",
         {
             "mean_acceptance_length": round(profile.mean_acceptance_length, 4),
             "expected_low": expected.low,

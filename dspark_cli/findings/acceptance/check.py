@@ -36,17 +36,30 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
+CHECKS_OF_A_PROBE: tuple[Check, ...] = (
+    no_speculation.check,
+    restored_prefixes.check,
+    prompt_length.check,
+    low_from_the_start.check,
+    cliff.check,
+    never_pay.check,
+    healthy.check,
+)
+"""For cold prompts beside restored ones: the verdict says whether they were enough, and nothing was restored that the
+profile alone could be blamed on."""
+
+
 @dataclass(frozen=True)
 class CheckedAcceptance:
-    """Findings, the most severe first, then in the order of `CHECKS`; and what could not be checked."""
+    """Findings, the most severe first, then in the order of the checks; and what could not be checked."""
 
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
 
 
-def check_acceptance(evidence: AcceptanceEvidence) -> CheckedAcceptance:
-    """Every check; one whose data is missing says so among `not_checked`."""
-    answers = [answer for check in CHECKS for answer in check(evidence)]
+def check_acceptance(evidence: AcceptanceEvidence, checks: Iterable[Check] = CHECKS) -> CheckedAcceptance:
+    """Every one of `checks`; one whose data is missing says so among `not_checked`."""
+    answers = [answer for check in checks for answer in check(evidence)]
     findings = [answer for answer in answers if isinstance(answer, Finding)]
     return CheckedAcceptance(
         worst_first(findings),

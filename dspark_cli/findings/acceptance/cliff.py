@@ -22,6 +22,8 @@ FALL_AT_1, FALL_LATER = 0.5, 0.25
 small drafters decay by half from one to the next, and that is no cliff."""
 SURELY_SOME = 5
 """So many expected, and none seen, is no chance (0.7%)."""
+DROP = 0.3
+"""Part of the rate of the position before, below which it is a cliff whatever is left."""
 EMPTY_POSITIONS = 3
 """So many positions in a row with nothing at all, after one that accepted something, are a boundary too."""
 
@@ -33,6 +35,10 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         return
     if len(profile.positions) < 2:
         yield NotChecked(ID, "the source tells no acceptance of two positions or more")
+        return
+    if profile.drafted_per_step < len(profile.positions) - 0.5:
+        drafted = f"{profile.drafted_per_step:.1f} of {len(profile.positions)} tokens a step"
+        yield NotChecked(ID, f"the depth changes from step to step ({drafted}), and late positions are drafted seldom")
         return
     at = _fall(profile) or _end(profile)
     if at is None:
@@ -75,7 +81,8 @@ def _fall(profile: AcceptanceProfile) -> int | None:
         if reached < FEWEST_AT_A_POSITION or here.conditional_high is None or before.conditional_low is None:
             return None
         fall = FALL_AT_1 if here.position == 1 else FALL_LATER
-        if here.conditional_high < min(HARDLY_GOES_ON, fall * before.conditional_low):
+        drops = here.conditional_high < min(HARDLY_GOES_ON, fall * before.conditional_low)
+        if drops or here.conditional_high < DROP * before.conditional_low:
             return here.position
     return None
 

@@ -32,9 +32,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         ID,
         Severity.ERROR,
         f"drafts are accepted at position 0 or not at all: {at_every_position(profile)}; mean acceptance length "
-        f"{profile.mean_acceptance_length:.2f}, and {hits}. So looks a drafter that reads context KV which was "
-        f"never written "
-        "for the restored tokens",
+        f"{profile.mean_acceptance_length:.2f}, so drafting yields next to nothing; {hits}. So looks a drafter whose "
+        "context KV was never written for the restored tokens",
         {
             "position_0_rate": round(profile.positions[0].rate, 4),
             "accepted_beyond_position_0": profile.accepted - profile.positions[0].accepted,
@@ -42,9 +41,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "prefix_hit_rate": restored,
             **price(profile),
         },
-        "find out by experiment whether restored prefixes are the cause: dspark-tool probe --url URL; a drafter "
-        "that does not "
-        "fit its target looks alike, and then cold prompts are as bad",
+        "find out by experiment whether restored prefixes are the cause: dspark-tool probe --url URL; a drafter that "
+        "does not fit its target looks alike, and then cold prompts are as bad",
         source=SOURCE,
         confidence=Confidence.POSSIBLE,  # the profile alone cannot tell it from a drafter that does not fit
     )

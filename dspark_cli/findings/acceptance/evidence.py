@@ -28,6 +28,10 @@ class ExpectedAcceptance:
     high: float
     source: str
 
+    def __str__(self) -> str:
+        band = f"{self.low:g}" if self.low == self.high else f"{self.low:g} to {self.high:g}"
+        return f"{self.source} has {band}"
+
 
 @dataclass(frozen=True)
 class AcceptanceEvidence:
@@ -37,6 +41,8 @@ class AcceptanceEvidence:
     speculates: bool = True
     traffic: Traffic = UNKNOWN_TRAFFIC
     expected: ExpectedAcceptance | None = None
+    no_expectation: str = "no expectation was given: --expect 3.1-3.8, or --model-card FILE"
+    """Why `expected` is None, where it is."""
     worth: float = 0.05
     """The rate under which a position does not pay."""
     restored: Sequence[Comparison] | None = None

@@ -7,6 +7,8 @@ from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 
 ID = "falls-with-prompt-length"
+OF_A_PROBE = "the probe gives no verdict, or has no answers to short prompts"
+ELSEWHERE = "it takes long and short prompts, both cold: dspark-tool probe --url URL"
 FALLS_BELOW = 0.75
 """Surely: the end of a prompt is another text without its beginning, and may go on a little better."""
 
@@ -14,7 +16,7 @@ FALLS_BELOW = 0.75
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     found = evidence.long_against_short
     if found is None:
-        yield NotChecked(ID, "it takes long and short prompts, both cold: dspark-tool probe --url URL")
+        yield NotChecked(ID, ELSEWHERE if evidence.restored is None else OF_A_PROBE)
         return
     if found.kept_high is None:
         yield NotChecked(ID, "short prompts accept nothing either, so there is nothing to fall from")

@@ -18,7 +18,7 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         return
     known = [each for each in evidence.restored if each.kept_high is not None and each.cached_tokens is not None]
     if not known:
-        yield NotChecked(ID, "no phase of the probe restored anything that can be compared")
+        yield NotChecked(ID, "the probe gives no verdict on restored prompts")
         return
     longest = max(known, key=lambda each: each.cached_tokens or 0)
     worst = min(known, key=lambda each: each.kept_high or 0)
