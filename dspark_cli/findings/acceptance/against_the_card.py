@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 
-from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, price, too_few
+from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, price, profile_to_judge
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "below-expectation"
 
 
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
-    profile, expected = evidence.profile, evidence.expected
+    expected = evidence.expected
     if expected is None:
         yield NotChecked(ID, evidence.no_expectation)
         return
-    if profile is None or not evidence.enough:
-        yield too_few(ID, evidence)
+    profile = profile_to_judge(ID, evidence, positions=0)
+    if isinstance(profile, NotChecked):
+        yield profile
         return
     high = profile.length_high if profile.length_high is not None else profile.mean_acceptance_length
     if high >= expected.low:

@@ -8,7 +8,7 @@ from dspark_cli.findings.acceptance.evidence import (
     AcceptanceEvidence,
     at_every_position,
     price,
-    too_few,
+    profile_to_judge,
 )
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 
@@ -29,12 +29,9 @@ EMPTY_POSITIONS = 3
 
 
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
-    profile = evidence.profile
-    if profile is None or not evidence.enough:
-        yield too_few(ID, evidence)
-        return
-    if len(profile.positions) < 2:
-        yield NotChecked(ID, "the source tells no acceptance of two positions or more")
+    profile = profile_to_judge(ID, evidence, positions=2)
+    if isinstance(profile, NotChecked):
+        yield profile
         return
     if profile.drafted_per_step < len(profile.positions) - 0.5:
         drafted = f"{profile.drafted_per_step:.1f} of {len(profile.positions)} tokens a step"

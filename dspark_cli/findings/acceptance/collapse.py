@@ -8,7 +8,7 @@ from dspark_cli.findings.acceptance.evidence import (
     at_every_position,
     only_position_0,
     price,
-    too_few,
+    profile_to_judge,
 )
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 
@@ -17,12 +17,9 @@ SOURCE = "measured with the draft KV of restored blocks overwritten by noise; us
 
 
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
-    profile = evidence.profile
-    if profile is None or not evidence.enough:
-        yield too_few(ID, evidence)
-        return
-    if not profile.positions:
-        yield NotChecked(ID, "the source tells no acceptance by position")
+    profile = profile_to_judge(ID, evidence)
+    if isinstance(profile, NotChecked):
+        yield profile
         return
     restored = evidence.traffic.prefix_hit_rate
     if not only_position_0(profile) or (restored is not None and restored < NOTHING_RESTORED):

@@ -55,11 +55,18 @@ class AcceptanceEvidence:
         return self.profile is not None and self.profile.drafts >= FEWEST_DRAFTS
 
 
-def too_few(check: str, evidence: AcceptanceEvidence) -> NotChecked:
+def profile_to_judge(check: str, evidence: AcceptanceEvidence, positions: int = 1) -> AcceptanceProfile | NotChecked:
+    """The profile, of `positions` or more; or why `check` cannot be made with what there is."""
+    profile = evidence.profile
     if not evidence.speculates:
         return NotChecked(check, "nothing is drafted: there is no drafter")
-    drafts = evidence.profile.drafts if evidence.profile else 0
-    return NotChecked(check, f"{drafts:,} draft steps; it takes {FEWEST_DRAFTS}")
+    if profile is None or not evidence.enough:
+        drafts = profile.drafts if profile else 0
+        return NotChecked(check, f"{drafts:,} draft steps; it takes {FEWEST_DRAFTS}")
+    if len(profile.positions) < positions:
+        told = "the source tells no acceptance by position"
+        return NotChecked(check, told if not profile.positions else f"it takes {positions} positions")
+    return profile
 
 
 def is_low(profile: AcceptanceProfile) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.findings.acceptance import cliff
-from dspark_cli.findings.acceptance.evidence import FEWEST_AT_A_POSITION, AcceptanceEvidence, is_low, too_few
+from dspark_cli.findings.acceptance.evidence import FEWEST_AT_A_POSITION, AcceptanceEvidence, is_low, profile_to_judge
 from dspark_cli.findings.acceptance.part_collapses import part_collapses
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
@@ -15,13 +15,11 @@ HEALTHY_START = 0.55
 
 
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
-    profile, expected = evidence.profile, evidence.expected
-    if profile is None or not evidence.enough:
-        yield too_few(ID, evidence)
+    profile = profile_to_judge(ID, evidence)
+    if isinstance(profile, NotChecked):
+        yield profile
         return
-    if not profile.positions:
-        yield NotChecked(ID, "the source tells no acceptance by position")
-        return
+    expected = evidence.expected
     length = profile.mean_acceptance_length
     below = expected is not None and (profile.length_high or length) < expected.low
     if (

@@ -9,7 +9,7 @@ from dspark_cli.findings.acceptance.evidence import (
     is_low,
     only_position_0,
     price,
-    too_few,
+    profile_to_judge,
 )
 from dspark_cli.findings.acceptance.part_collapses import part_collapses
 from dspark_cli.findings.acceptance.prompt_length import falls_with_length
@@ -19,12 +19,9 @@ ID = "low-from-the-start"
 
 
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
-    profile = evidence.profile
-    if profile is None or not evidence.enough:
-        yield too_few(ID, evidence)
-        return
-    if not profile.positions:
-        yield NotChecked(ID, "the source tells no acceptance by position")
+    profile = profile_to_judge(ID, evidence)
+    if isinstance(profile, NotChecked):
+        yield profile
         return
     restored = evidence.traffic.prefix_hit_rate
     cold = restored is not None and restored < NOTHING_RESTORED

@@ -3,19 +3,16 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
-from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, is_low, too_few
+from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, is_low, profile_to_judge
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "tokens-that-never-pay"
 
 
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
-    profile = evidence.profile
-    if profile is None or not evidence.enough:
-        yield too_few(ID, evidence)
-        return
-    if not profile.positions:
-        yield NotChecked(ID, "the source tells no acceptance by position")
+    profile = profile_to_judge(ID, evidence)
+    if isinstance(profile, NotChecked):
+        yield profile
         return
     keep = worth_keeping(profile, evidence.worth)
     if keep == len(profile.positions) or keep == 0 or is_low(profile):
