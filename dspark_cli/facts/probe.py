@@ -89,7 +89,7 @@ class Phase:
         """Whether the answers hold more accepted tokens than the server counted: somebody does not tell the truth."""
         claimed = sum(request.accepted for request in self.requests) - (self.steps_merged or 0.0) * self.draft_steps
         counted = self.recording.counted.accepted
-        return claimed > 1.1 * counted + 10 and (self.other_requests == 0 or bool(self.recording.parts))
+        return self.settled and bool(self.recording.parts) and claimed > 1.1 * counted + 10
 
     @property
     def draft_steps(self) -> int:

@@ -30,14 +30,16 @@ def restored_against_cold(result: ProbeResult) -> tuple[Comparison, ...]:
 def judge(result: ProbeResult, comparisons: Sequence[Comparison]) -> ProbeVerdict:
     cold, restored = result.of_kind(PhaseKind.COLD), result.of_kind(PhaseKind.RESTORED)
     return (
-        _unfit(result, cold, restored)
+        _ended_early(result, cold, restored)
+        or _untrustworthy([*cold, *restored])
+        or _too_little(cold, restored)
         or _not_exercised(result, restored)
         or _unsteady(cold, result.seed)
         or _judged(result, comparisons)
     )
 
 
-def _unfit(result: ProbeResult, cold: Sequence[Phase], restored: Sequence[Phase]) -> ProbeVerdict | None:
+def _ended_early(result: ProbeResult, cold: Sequence[Phase], restored: Sequence[Phase]) -> ProbeVerdict | None:
     if not result.server.engines:
         return ProbeVerdict(
             Verdict.NOT_EXERCISED,
@@ -50,21 +52,34 @@ def _unfit(result: ProbeResult, cold: Sequence[Phase], restored: Sequence[Phase]
         return _cannot_say("the probe was interrupted before the prompts were sent cold again", "run it to its end")
     if not cold or not restored:
         return _cannot_say("the probe ended before prompts were sent cold and restored", "run it to its end")
-    if failed := [phase for phase in (*cold, *restored) if len(phase.failed) > len(phase.requests) / 10]:
-        return _cannot_say(f"requests failed: {failed[0].failed[0]}", "see the server's log")
+    return None
+
+
+def _untrustworthy(phases: Sequence[Phase]) -> ProbeVerdict | None:
+    """The first phase whose answers or counters cannot be taken at their word."""
+    for phase in phases:
+        if len(phase.failed) > len(phase.requests) / 10:
+            return _cannot_say(f"requests failed: {phase.failed[0]}", "see the server's log")
+        if phase.restarted:
+            return _cannot_say(f"the server was restarted in the phase {phase.name!r}", "see its log, then probe again")
+        if not phase.settled and phase.other_requests == 0:
+            return _cannot_say(
+                f"the server's counters did not come to rest after the phase {phase.name!r}",
+                "probe it again; a proxy may keep old pages of /metrics",
+            )
+        if phase.claims_too_much:
+            return _cannot_say(
+                f"the answers of the phase {phase.name!r} hold more tokens than the server counted",
+                "probe the server itself, not a proxy that changes its answers",
+            )
+        if phase.draft_steps and not _steps_are_known(phase):
+            return _unseen(phase)
+    return None
+
+
+def _too_little(cold: Sequence[Phase], restored: Sequence[Phase]) -> ProbeVerdict | None:
     steps, accepted = sum(phase.draft_steps for phase in cold), sum(phase.accepted for phase in cold)
     prompts = min(len(phase.requests) for phase in (*cold, *restored))
-    if restarted := [phase for phase in (*cold, *restored) if phase.restarted]:
-        return _cannot_say(
-            f"the server was restarted in the phase {restarted[0].name!r}", "see its log; probe it again"
-        )
-    if lying := [phase for phase in (*cold, *restored) if phase.claims_too_much]:
-        return _cannot_say(
-            f"the answers of the phase {lying[0].name!r} hold more tokens than the server counted",
-            "probe the server itself, not a proxy that changes its answers",
-        )
-    if unseen := [phase for phase in (*cold, *restored) if steps and not _steps_are_known(phase)]:
-        return _unseen(unseen[0])
     if steps == 0:
         return ProbeVerdict(
             Verdict.NOT_EXERCISED,

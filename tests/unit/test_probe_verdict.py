@@ -285,6 +285,16 @@ def test_findings_on_restored_prompts_wait_for_the_verdict() -> None:
     assert "collapse-follows-cached-length" in [check.id for check in report.not_checked]
 
 
+def test_counters_that_do_not_rest_forbid_a_verdict() -> None:
+    probe = usual([0] * 16)
+    restless = replace(probe.phases[1], settled=False)
+
+    verdict, why = verdict_of(replace(probe, phases=(probe.phases[0], restless, probe.phases[2])))
+
+    assert verdict is Verdict.CANNOT_SAY
+    assert "did not come to rest" in why
+
+
 def test_a_restart_in_a_phase_forbids_a_verdict() -> None:
     probe = usual(COLD)
     again = probe.phases[1]
