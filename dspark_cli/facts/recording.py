@@ -1,6 +1,6 @@
 """What a source tells of draft acceptance: counts of each engine over one span, and their course over time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -68,7 +68,7 @@ class Recording:
 
     @property
     def traffic(self) -> Traffic:
-        return sum((part.traffic for part in self.parts), NO_TRAFFIC) if self.parts else UNKNOWN_TRAFFIC
+        return traffic_in(self.parts)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -77,6 +77,11 @@ class Recording:
 
 def engine_name(model: str, engine: str) -> str:
     return f"{model or 'unnamed model'} engine {engine}"
+
+
+def traffic_in(parts: Sequence[EnginePart]) -> Traffic:
+    """The traffic of all `parts` together; unknown of none."""
+    return sum((part.traffic for part in parts), NO_TRAFFIC) if parts else UNKNOWN_TRAFFIC
 
 
 def counted_in(parts: Iterable[EnginePart]) -> DraftCounters:

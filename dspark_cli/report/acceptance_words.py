@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
-from dspark_cli.facts.recording import Recording, SourceKind
+from dspark_cli.facts.recording import Recording, SourceKind, traffic_in
 from dspark_cli.findings.finding import Finding
 from dspark_cli.profiling.acceptance_report import AcceptanceReport
 from dspark_cli.report.console import printable
@@ -103,11 +103,16 @@ def totals(report: AcceptanceReport) -> Iterator[Total]:
     now, before = report.profile, report.since_start
     if now is not None:
         yield from _profile_totals(now, before)
-    for name, share in (("prefix hit rate", report.prefix_hit_rate), ("external hit rate", report.external_hit_rate)):
+    earlier = traffic_in(report.recording.since_start)
+    for name, share, share_before in (
+        ("prefix hit rate", report.prefix_hit_rate, earlier.prefix_hit_rate),
+        ("external hit rate", report.external_hit_rate, earlier.external_hit_rate),
+    ):
         if share is not None:
-            yield Total(name, percent(share))
+            yield Total(name, percent(share), "" if share_before is None else percent(share_before))
     if report.preemptions is not None:
-        yield Total("preemptions", f"{report.preemptions:,}")
+        since = "" if earlier.preemptions is None else f"{earlier.preemptions:,}"
+        yield Total("preemptions", f"{report.preemptions:,}", since)
 
 
 def price(report: AcceptanceReport) -> Iterator[str]:
