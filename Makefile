@@ -7,8 +7,8 @@ setup:
 
 # Real engines want both cores for themselves; the rest shares them.
 test: setup check
-	.venv/bin/python -m pytest -n 2 tests/unit tests/kernels
-	.venv/bin/python -m pytest tests/planning tests/end_to_end
+	.venv/bin/python -m pytest -n 2 --dist loadfile tests/unit tests/kernels tests/planning
+	.venv/bin/python -m pytest tests/end_to_end
 
 check: setup
 	.venv/bin/ruff check .

@@ -13,7 +13,7 @@ from tests.live_server import TOOL, LiveServer
 
 pytestmark = pytest.mark.timeout(600)
 
-SMALL = ("--prompt-count", "8", "--prompt-tokens", "700", "--output-tokens", "24", "--shares", "none")
+SMALL = ("--prompt-count", "8", "--prompt-tokens", "700", "--output-tokens", "32", "--shares", "none")
 
 
 def probe(server: LiveServer, *more: str) -> tuple[int, dict[str, Any]]:
