@@ -129,8 +129,8 @@ def acceptance_diff(
     dspark-tool acceptance diff before.json after.json
     """
     from dspark_cli.commands.acceptance_sources import from_any, shown
+    from dspark_cli.findings.acceptance.evidence import WORTH
     from dspark_cli.profiling.difference import Change, difference_of
-    from dspark_cli.profiling.judge import WORTH
     from dspark_cli.report.acceptance_diff import show_difference
     from dspark_cli.report.json_document import print_json
 
@@ -183,12 +183,13 @@ def _judged(
     model_card: Path | None,
     worth: float,
 ) -> "AcceptanceReport":
+    from dspark_cli.findings.acceptance.evidence import NO_EXPECTATION
     from dspark_cli.profiling.expectation import expected_of_card
     from dspark_cli.profiling.judge import of_model, report_on
 
     if model is not None:
         recording = of_model(recording, model)
-    why_none = None
+    why_none = NO_EXPECTATION
     if expected is None and model_card is not None:
         try:
             expected = expected_of_card(model_card, len(recording.counted.accepted_at) or None)

@@ -11,6 +11,7 @@ from dspark_cli.errors import BadInput, ExitCode
 if TYPE_CHECKING:
     from dspark_cli.facts.probe import ProbeResult, ServerFacts
     from dspark_cli.probing.experiment import ProbePlan
+    from dspark_cli.sources.completions import CompletionsServer
 
 INTERRUPTED = 130
 
@@ -98,13 +99,10 @@ def _probe(
     from dspark_cli.report.console import progress, show_note
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.probe import show_probe
-    from dspark_cli.sources.completions import CompletionsServer
-    from dspark_cli.sources.probed_server import completions_address, server_facts
 
-    facts = server_facts(url, model, key, min(timeout, 30.0))
+    facts, completions = _server(url, model, key, timeout, plan.concurrency)
     if facts.engines:
         show_note(f"sending up to {plan.requests} requests, {plan.concurrency} at a time; Ctrl-C stops and reports")
-        completions = CompletionsServer(completions_address(url), facts.model, key, timeout, plan.concurrency)
         result = Experiment(url, facts, completions, plan, texts, progress).run()
     else:
         result = _without_drafter(facts, plan)
@@ -133,14 +131,8 @@ def _compare_trailing_blocks(
     from dspark_cli.report.console import progress
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.trailing_block import show_trailing_block
-    from dspark_cli.sources.completions import CompletionsServer
-    from dspark_cli.sources.probed_server import completions_address, server_facts
 
-    facts = [server_facts(url, model, key, min(timeout, 30.0)) for url in urls]
-    servers = [
-        CompletionsServer(completions_address(url), each.model, key, timeout, plan.concurrency)
-        for url, each in zip(urls, facts, strict=True)
-    ]
+    facts, servers = zip(*(_server(url, model, key, timeout, plan.concurrency) for url in urls), strict=True)
     sent = shared_prefix(plan, calibrate(servers[0], texts, plan.seed), texts, prompt_length(plan, facts))
     sides = [
         measure_side(url, each, server, plan, sent, progress)
@@ -153,6 +145,16 @@ def _compare_trailing_blocks(
         show_trailing_block(report)
     codes = {False: ExitCode.FINE, True: ExitCode.FINDINGS, None: ExitCode.CANNOT_SAY}
     raise typer.Exit(codes[report.worse])
+
+
+def _server(
+    url: str, model: str | None, key: str | None, timeout: float, concurrency: int
+) -> "tuple[ServerFacts, CompletionsServer]":
+    from dspark_cli.sources.completions import CompletionsServer
+    from dspark_cli.sources.probed_server import completions_address, server_facts
+
+    facts = server_facts(url, model, key, min(timeout, 30.0))
+    return facts, CompletionsServer(completions_address(url), facts.model, key, timeout, concurrency)
 
 
 def _without_drafter(facts: "ServerFacts", plan: "ProbePlan") -> "ProbeResult":

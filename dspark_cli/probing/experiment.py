@@ -1,5 +1,5 @@
-"""The probe's experiment: the same prompts cold, restored and cold again, with the counters differenced around "
-"each."""
+"""The probe's experiment: the same prompts cold, restored and cold again, with the counters differenced around
+each."""
 
 import random
 import re

@@ -4,17 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import NormalDist
 
 from dspark_cli.errors import BadInput, CannotSay
 from dspark_cli.facts.acceptance import AcceptanceProfile
-from dspark_cli.facts.intervals import CONFIDENCE, wilson_interval
+from dspark_cli.facts.intervals import CONFIDENCE, Z, wilson_interval
 from dspark_cli.facts.recording import Recording
 from dspark_cli.findings.acceptance.evidence import FEWEST_DRAFTS
 from dspark_cli.profiling.acceptance_report import AcceptanceReport
 
 FEW_REQUESTS = 20
-Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 class Change(StrEnum):

@@ -8,17 +8,15 @@ from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.draft_counters import DraftCounters
 from dspark_cli.facts.recording import EnginePart, Recording, counted_in
 from dspark_cli.findings.acceptance.check import check_acceptance
-from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, ExpectedAcceptance
+from dspark_cli.findings.acceptance.evidence import NO_EXPECTATION, WORTH, AcceptanceEvidence, ExpectedAcceptance
 from dspark_cli.profiling.acceptance_report import AcceptanceReport, DraftPrice, ReplicaAcceptance
-
-WORTH = 0.05
 
 
 def report_on(
     recording: Recording,
     expected: ExpectedAcceptance | None = None,
     worth: float = WORTH,
-    no_expectation: str | None = None,
+    no_expectation: str = NO_EXPECTATION,
 ) -> AcceptanceReport:
     """The profile of all engines of `recording` together, and what it means; `no_expectation` says why there is none.
 
@@ -29,8 +27,9 @@ def report_on(
         names = ", ".join(name or "(unnamed)" for name in recording.models)
         raise BadInput(f"several models are counted here: {names}", "choose one: --model NAME")
     profile, traffic = profile_of(recording.counted), recording.traffic
-    evidence = AcceptanceEvidence(profile, recording.speculates, traffic, expected, worth=worth)
-    checked = check_acceptance(evidence if no_expectation is None else replace(evidence, no_expectation=no_expectation))
+    checked = check_acceptance(
+        AcceptanceEvidence(profile, recording.speculates, traffic, expected, no_expectation, worth)
+    )
     return AcceptanceReport(
         recording=recording,
         model=recording.models[0] if recording.models else "",

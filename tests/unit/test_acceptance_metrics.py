@@ -1,5 +1,5 @@
-"""Draft acceptance from /metrics: exact against recorded counters, over restarts, and refused where it cannot "
-"be right."""
+"""Draft acceptance from /metrics: exact against recorded counters, over restarts, and refused where it cannot
+be right."""
 
 import http.server
 import itertools

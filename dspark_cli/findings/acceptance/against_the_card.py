@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, price, profile_to_judge
+from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence, falls_short, longest, price, profile_to_judge
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "below-expectation"
@@ -17,14 +17,13 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     if isinstance(profile, NotChecked):
         yield profile
         return
-    high = profile.length_high if profile.length_high is not None else profile.mean_acceptance_length
-    if high >= expected.low:
+    if not falls_short(profile, expected):
         return
     steps, then = 1000 / profile.mean_acceptance_length, 1000 / expected.low
     yield Finding(
         ID,
         Severity.WARNING,
-        f"the mean acceptance length is {profile.mean_acceptance_length:.2f} (at most {high:.2f}), and "
+        f"the mean acceptance length is {profile.mean_acceptance_length:.2f} (at most {longest(profile):.2f}), and "
         f"{expected}: {steps:.0f} decode steps for 1,000 tokens instead of {then:.0f} or fewer",
         {
             "mean_acceptance_length": round(profile.mean_acceptance_length, 4),
@@ -33,7 +32,6 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "decode_steps_per_1000_tokens_expected": round(then, 1),
             **price(profile),
         },
-        "compare like with like: the same kind of text, temperature and number of tokens as on the card; then "
-        "look for a cause "
-        "with dspark-tool probe --url URL",
+        "compare like with like: the same kind of text, temperature and number of tokens as on the card; then look for "
+        "a cause with dspark-tool probe --url URL",
     )

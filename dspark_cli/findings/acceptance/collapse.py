@@ -7,6 +7,7 @@ from dspark_cli.findings.acceptance.evidence import (
     AcceptanceEvidence,
     at_every_position,
     only_position_0,
+    prefix_hits,
     price,
     profile_to_judge,
 )
@@ -24,7 +25,7 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     restored = evidence.traffic.prefix_hit_rate
     if not only_position_0(profile) or (restored is not None and restored < NOTHING_RESTORED):
         return  # with nothing restored, a drafter that does not fit is the reading: low_from_the_start
-    hits = "prefix hits are not known" if restored is None else f"{restored:.0%} of the prompt tokens were prefix hits"
+    hits = prefix_hits(restored)
     yield Finding(
         ID,
         Severity.ERROR,

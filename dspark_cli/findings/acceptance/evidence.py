@@ -18,6 +18,9 @@ LOW_RATE = 0.45
 """Of position 0. Published drafters have 0.6 to 0.9 there, the weakest real pair at hand 0.41 to 0.45 (which is why
 the length must be low as well)."""
 LOW_LENGTH = 1.6
+WORTH = 0.05
+"""The rate under which a position does not pay, where the user names no other."""
+NO_EXPECTATION = "no expectation was given: --expect 3.1-3.8, or --model-card FILE"
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,9 @@ class AcceptanceEvidence:
     speculates: bool = True
     traffic: Traffic = UNKNOWN_TRAFFIC
     expected: ExpectedAcceptance | None = None
-    no_expectation: str = "no expectation was given: --expect 3.1-3.8, or --model-card FILE"
+    no_expectation: str = NO_EXPECTATION
     """Why `expected` is None, where it is."""
-    worth: float = 0.05
-    """The rate under which a position does not pay."""
+    worth: float = WORTH
     restored: Sequence[Comparison] | None = None
     """Restored prefixes against the same prompts cold, the longest first."""
     long_against_short: Comparison | None = None
@@ -71,20 +73,31 @@ def profile_to_judge(check: str, evidence: AcceptanceEvidence, positions: int = 
 
 def is_low(profile: AcceptanceProfile) -> bool:
     """Low from the first position on, with its whole interval."""
-    return bool(profile.positions) and profile.positions[0].rate_high < LOW_RATE and _longest(profile) < LOW_LENGTH
+    return bool(profile.positions) and profile.positions[0].rate_high < LOW_RATE and longest(profile) < LOW_LENGTH
 
 
 def only_position_0(profile: AcceptanceProfile) -> bool:
-    """Low from the first position on, and what is accepted is accepted there: nothing, or hardly anything, goes "
-    "on."""
+    """Low from the first position on, and what is accepted is accepted there: nothing, or hardly anything, goes
+    on."""
     if not is_low(profile) or len(profile.positions) < 2:
         return False
     beyond = profile.accepted - profile.positions[0].accepted
     return beyond <= 0.25 * profile.accepted
 
 
-def _longest(profile: AcceptanceProfile) -> float:
+def falls_short(profile: AcceptanceProfile, expected: ExpectedAcceptance) -> bool:
+    """Whether the length is surely below what is expected."""
+    return longest(profile) < expected.low
+
+
+def longest(profile: AcceptanceProfile) -> float:
+    """The upper end of the mean acceptance length's interval, where there is one."""
     return profile.length_high if profile.length_high is not None else profile.mean_acceptance_length
+
+
+def prefix_hits(restored: float | None) -> str:
+    """The hit rate in words."""
+    return "prefix hits are not known" if restored is None else f"{restored:.0%} of the prompt tokens were prefix hits"
 
 
 def at_every_position(profile: AcceptanceProfile) -> str:

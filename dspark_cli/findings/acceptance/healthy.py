@@ -5,7 +5,13 @@ from collections.abc import Iterator
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.findings.acceptance import cliff
-from dspark_cli.findings.acceptance.evidence import FEWEST_AT_A_POSITION, AcceptanceEvidence, is_low, profile_to_judge
+from dspark_cli.findings.acceptance.evidence import (
+    FEWEST_AT_A_POSITION,
+    AcceptanceEvidence,
+    falls_short,
+    is_low,
+    profile_to_judge,
+)
 from dspark_cli.findings.acceptance.part_collapses import part_collapses
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
@@ -21,7 +27,7 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         return
     expected = evidence.expected
     length = profile.mean_acceptance_length
-    below = expected is not None and (profile.length_high or length) < expected.low
+    below = expected is not None and falls_short(profile, expected)
     if (
         is_low(profile)
         or part_collapses(evidence)

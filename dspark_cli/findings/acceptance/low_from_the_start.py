@@ -8,6 +8,7 @@ from dspark_cli.findings.acceptance.evidence import (
     at_every_position,
     is_low,
     only_position_0,
+    prefix_hits,
     price,
     profile_to_judge,
 )
@@ -29,7 +30,7 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         return  # position-0-only says it
     if part_collapses(evidence) or falls_with_length(evidence.long_against_short):
         return  # these have another cause, and say it
-    hits = "prefix hits are not known" if restored is None else f"{restored:.0%} of the prompt tokens were prefix hits"
+    hits = prefix_hits(restored)
     yield Finding(
         ID,
         Severity.ERROR if profile.positions[0].rate_high < 0.2 else Severity.WARNING,
@@ -42,8 +43,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             **price(profile),
         },
         "check that the drafter was trained for this very target (checkpoint, revision, chat template), its "
-        "target_layer_ids, "
-        "its rope parameters, and whether the target is quantised; text unlike its training data drafts badly too",
+        "target_layer_ids, its rope parameters, and whether the target is quantised; text unlike its training data "
+        "drafts badly too",
         source="measured with another drafter's weights and with rotated auxiliary layers",
         confidence=Confidence.LIKELY if cold else Confidence.POSSIBLE,
     )

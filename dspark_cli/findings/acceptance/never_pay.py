@@ -23,9 +23,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     yield Finding(
         ID,
         Severity.INFO,
-        f"positions {keep} to {len(profile.positions) - 1} are accepted in under {evidence.worth:.0%} of the "
-        f"draft steps each; "
-        f"with {keep} tokens the mean acceptance length would be {shorter:.2f} instead of "
+        f"positions {keep} to {len(profile.positions) - 1} are accepted in under {evidence.worth:.0%} of the draft "
+        f"steps each; with {keep} tokens the mean acceptance length would be {shorter:.2f} instead of "
         f"{profile.mean_acceptance_length:.2f}, for {share:.0%} fewer tokens to draft and verify",
         {
             "keep": keep,
@@ -34,8 +33,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "mean_acceptance_length": round(profile.mean_acceptance_length, 4),
             "mean_acceptance_length_then": round(shorter, 4),
         },
-        f"draft fewer: dspark-tool serve ... --tokens {keep}; it pays most at high concurrency, where verifying "
-        f"costs time",
+        f"draft fewer: dspark-tool serve ... --tokens {keep}; it pays most at high concurrency, where verifying costs "
+        "time",
     )
 
 

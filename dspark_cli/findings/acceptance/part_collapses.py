@@ -14,6 +14,7 @@ from dspark_cli.findings.acceptance.evidence import (
     NOTHING_RESTORED,
     AcceptanceEvidence,
     at_every_position,
+    prefix_hits,
     price,
     profile_to_judge,
 )
@@ -38,7 +39,7 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     first, best = profile.positions[0], _best_later(profile)
     at_least = 1 - first.rate / best if best else 0.0
     restored = evidence.traffic.prefix_hit_rate
-    hits = "prefix hits are not known" if restored is None else f"{restored:.0%} of the prompt tokens were prefix hits"
+    hits = prefix_hits(restored)
     yield Finding(
         ID,
         Severity.WARNING,

@@ -27,19 +27,16 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         ID,
         Severity.ERROR,
         f"cold prompts have an acceptance length of {found.length:.2f}, and their last parts alone "
-        f"{found.cold_length:.2f}: "
-        "acceptance falls with the length of the context, with nothing restored",
+        f"{found.cold_length:.2f}: acceptance falls with the length of the context, with nothing restored",
         {
             "short_length": round(found.cold_length, 4),
             "long_length": round(found.length, 4),
             "kept_low": found.kept_low,
             "kept_high": found.kept_high,
         },
-        "prefix caching is not the cause. Compare the drafter's trained length and max_position_embeddings with "
-        "your prompts; "
-        "vLLM 0.24 to 0.32 read past the drafter's rope table (Runner V2), and before 0.30 FlashAttention's "
-        "schedule could be "
-        "another backend's: dspark-tool doctor shows the release",
+        "prefix caching is not the cause. Compare the drafter's trained length and max_position_embeddings with your "
+        "prompts; vLLM 0.24 to 0.32 read past the drafter's rope table (Runner V2), and before 0.30 FlashAttention's "
+        "schedule could be another backend's: dspark-tool doctor shows the release",
         fixed_since=None,
         source="measured with a drafter whose context positions end early",
         confidence=Confidence.LIKELY,

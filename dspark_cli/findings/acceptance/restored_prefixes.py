@@ -33,8 +33,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     yield Finding(
         ID,
         Severity.ERROR,
-        f"the same prompts have an acceptance length of {worst.cold_length:.2f} cold and {worst.length:.2f} "
-        f"restored ({by_length}): "
+        f"the same prompts have an acceptance length of {worst.cold_length:.2f} cold and {worst.length:.2f} restored "
+        f"({by_length}): "
         + ("the more is restored, the worse" if grows else "what is restored harms the drafts")
         + f"; that is {steps:.0f} decode steps for 1,000 tokens instead of {cold:.0f}",
         {
@@ -47,10 +47,9 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "decode_steps_per_1000_tokens": round(steps, 1),
             "decode_steps_per_1000_tokens_cold": round(cold, 1),
         },
-        "the restored blocks hold no draft KV of these tokens: look for a KV connector or a prefill node without "
-        "the drafter, "
-        "and for requests longer than the drafter's max_model_len beside others (Runner V1). Until it is mended, "
-        "--no-enable-prefix-caching, or a connector that restores nothing, gives the drafts back",
+        "the restored blocks hold no draft KV of these tokens: look for a KV connector or a prefill node without the "
+        "drafter, and for requests longer than the drafter's max_model_len beside others (Runner V1). Until it is "
+        "mended, --no-enable-prefix-caching, or a connector that restores nothing, gives the drafts back",
         source="prompts with equal tokens, cold and restored, at temperature 0",
         confidence=Confidence.CERTAIN,
     )
