@@ -1,5 +1,5 @@
 # `make demo` and `make test` set everything up on the first call. PYTHON=python3.12 chooses another interpreter.
-.PHONY: setup test check demo public-plans lock clean
+.PHONY: setup test test-matrix check demo public-plans lock clean
 export PYTHON
 
 setup:
@@ -9,6 +9,10 @@ setup:
 test: setup check
 	.venv/bin/python -m pytest -n 2 --dist loadfile tests/unit tests/kernels tests/planning
 	.venv/bin/python -m pytest tests/end_to_end
+
+# Fetches every published vLLM release that the patches know, once: 3 GB through the network, 400 MB kept.
+test-matrix: setup
+	.venv/bin/python -m pytest tests/matrix
 
 check: setup
 	.venv/bin/ruff check .

@@ -12,6 +12,7 @@ import typer
 from dspark_cli.commands.acceptance import acceptance_commands
 from dspark_cli.commands.doctor import doctor
 from dspark_cli.commands.inspect_cache import inspect_cache
+from dspark_cli.commands.patches import patches
 from dspark_cli.commands.probe import probe
 from dspark_cli.commands.serve import serve
 from dspark_cli.commands.stress_shift import stress_shift
@@ -38,6 +39,7 @@ app.command(
 )(inspect_cache)
 app.command()(probe)
 app.command()(stress_shift)
+app.command()(patches)
 app.command()(doctor)
 
 

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dspark_cli.commands.seconds import require_seconds
@@ -15,15 +16,25 @@ STDIN = "-"
 def from_servers(urls: Sequence[str], interval: float | None, timeout: float) -> Recording:
     """Since the servers' start, or over `interval` seconds."""
     from dspark_cli.report.console import waiting
+    from dspark_cli.sources import draft_contexts as contexts
     from dspark_cli.sources.acceptance_metrics import between, since_start, snapshots
 
     first, notes = snapshots(urls, timeout)
+    told = contexts.draft_contexts(urls, timeout)
     if interval is None:
-        return since_start(first, notes)
+        recording = since_start(first, notes)
+        return replace(recording, draft_contexts=contexts.since_start(told, recording.where))
     with waiting(f"counting drafts for {interval:g} s"):
         time.sleep(interval)
     last, later_notes = snapshots(urls, timeout)
-    return between(first, last, list(dict.fromkeys([*notes, *later_notes])))
+    recording = between(first, last, list(dict.fromkeys([*notes, *later_notes])))
+    told_later = contexts.draft_contexts([url for url in urls if shown(url) in told], timeout)
+    silent = [f"{each} told its draft context once only" for each in told if each not in told_later]
+    return replace(
+        recording,
+        draft_contexts=contexts.between(told, told_later, recording.where),
+        notes=(*recording.notes, *silent),
+    )
 
 
 def from_log(log: Path) -> Recording:
@@ -53,8 +64,6 @@ def from_prometheus(url: str, query_range: str, step: str | None, model: str | N
 
 
 def from_example(name: str) -> Recording:
-    from dataclasses import replace
-
     from dspark_cli import examples
     from dspark_cli.facts.recording import SourceKind
     from dspark_cli.sources.acceptance_file import read_metrics_page

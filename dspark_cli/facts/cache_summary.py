@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dspark_cli.facts.cache_plan import CachePlan
+from dspark_cli.facts.draft_context import DraftContext
 
 
 class CacheSource(StrEnum):
@@ -90,3 +91,5 @@ class CacheSummary:
     engines: tuple[EngineCache, ...] = ()
     unknown: tuple[Unknown, ...] = ()
     notes: tuple[str, ...] = ()
+    draft_context: DraftContext | None = None
+    """Where the status plugin tells it."""

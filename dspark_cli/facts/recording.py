@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dspark_cli.facts.draft_context import ServerContext
 from dspark_cli.facts.draft_counters import NOTHING, DraftCounters
 from dspark_cli.facts.traffic import NO_TRAFFIC, UNKNOWN_TRAFFIC, Traffic
 
@@ -61,6 +62,8 @@ class Recording:
     """Whether the counts are the engine's own, not worked out from rounded rates."""
     notes: tuple[str, ...] = ()
     """What is left out, and why."""
+    draft_contexts: tuple[ServerContext, ...] = ()
+    """Of the servers that tell theirs, over the same span."""
 
     @property
     def counted(self) -> DraftCounters:

@@ -30,6 +30,16 @@ class ReplicaAcceptance:
 
 
 @dataclass(frozen=True)
+class RestoredAcceptance:
+    """The profile of requests with `restored_from` to `restored_to` restored tokens, the end not included."""
+
+    name: str
+    restored_from: int
+    restored_to: int | None
+    profile: AcceptanceProfile
+
+
+@dataclass(frozen=True)
 class AcceptanceReport:
     """`profile` is of all engines together, over the recording's span; None where no draft step was counted."""
 
@@ -47,3 +57,5 @@ class AcceptanceReport:
     """Each engine, where there are several."""
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
+    by_restored: tuple[RestoredAcceptance, ...] = ()
+    """Where a draft step was counted, of servers that count by restored tokens."""

@@ -5,11 +5,17 @@ from dataclasses import replace
 
 from dspark_cli.errors import BadInput
 from dspark_cli.facts.acceptance import AcceptanceProfile
+from dspark_cli.facts.draft_context import buckets_of
 from dspark_cli.facts.draft_counters import DraftCounters
 from dspark_cli.facts.recording import EnginePart, Recording, counted_in
 from dspark_cli.findings.acceptance.check import check_acceptance
 from dspark_cli.findings.acceptance.evidence import NO_EXPECTATION, WORTH, AcceptanceEvidence, ExpectedAcceptance
-from dspark_cli.profiling.acceptance_report import AcceptanceReport, DraftPrice, ReplicaAcceptance
+from dspark_cli.profiling.acceptance_report import (
+    AcceptanceReport,
+    DraftPrice,
+    ReplicaAcceptance,
+    RestoredAcceptance,
+)
 
 
 def report_on(
@@ -28,7 +34,15 @@ def report_on(
         raise BadInput(f"several models are counted here: {names}", "choose one: --model NAME")
     profile, traffic = profile_of(recording.counted), recording.traffic
     checked = check_acceptance(
-        AcceptanceEvidence(profile, recording.speculates, traffic, expected, no_expectation, worth)
+        AcceptanceEvidence(
+            profile,
+            recording.speculates,
+            traffic,
+            expected,
+            no_expectation,
+            worth,
+            contexts=recording.draft_contexts,
+        )
     )
     return AcceptanceReport(
         recording=recording,
@@ -42,6 +56,11 @@ def report_on(
         replicas=tuple(_replica(part) for part in recording.parts) if len(recording.parts) > 1 else (),
         findings=checked.findings,
         not_checked=checked.not_checked,
+        by_restored=tuple(
+            RestoredAcceptance(bucket.name, bucket.restored_from, bucket.restored_to, profile_by_restored)
+            for bucket in buckets_of(recording.draft_contexts)
+            if (profile_by_restored := profile_of(bucket.counted)) is not None
+        ),
     )
 
 
@@ -61,6 +80,9 @@ def of_model(recording: Recording, model: str) -> Recording:
         parts=kept,
         since_start=_of(recording.since_start, model),
         trend=recording.trend if same else (),
+        draft_contexts=tuple(
+            server for server in recording.draft_contexts if server.where in {part.where for part in kept}
+        ),
     )
 
 

@@ -26,6 +26,7 @@ from dspark_cli.report.acceptance_words import (
 )
 from dspark_cli.report.charts import course_of, terminal_chart
 from dspark_cli.report.console import result_console, show_note
+from dspark_cli.report.draft_context import context_lines, restored_table
 from dspark_cli.report.findings import show_findings
 
 WIDTH_WITH_BAR = 78
@@ -52,6 +53,7 @@ def show_acceptance(report: AcceptanceReport) -> None:
     if report.replicas:
         console.print()
         console.print(replicas_table(report.replicas, with_intervals=console.width >= WIDTH_WITH_BAR))
+    _show_restored(console, report)
     _show_trend(console, report.recording)
     for note in notes(report.recording):
         show_note(note)
@@ -140,6 +142,15 @@ def _show_profile(console: Console, report: AcceptanceReport) -> None:
         return
     beside = report.since_start if report.profile is not None else None
     console.print(positions_table(console.width, shown, beside))
+
+
+def _show_restored(console: Console, report: AcceptanceReport) -> None:
+    if report.by_restored:
+        console.print(Text("\nby tokens restored at the request's latest admission"))
+        console.print(restored_table(report.by_restored))
+    lines = list(context_lines(report.recording.draft_contexts))
+    if lines:
+        console.print(Text("\n" + "\n".join(lines)))
 
 
 def _columns(now: AcceptanceProfile, since_start: AcceptanceProfile | None) -> dict[str, list[str]]:

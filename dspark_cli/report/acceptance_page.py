@@ -29,6 +29,7 @@ from dspark_cli.report.acceptance_words import (
 )
 from dspark_cli.report.charts import course_of
 from dspark_cli.report.console import printable
+from dspark_cli.report.draft_context import HEADINGS, context_lines, restored_rows
 
 LONGEST_TEXT = 2_000
 ENGINE = ("where", "model", "engine")
@@ -65,6 +66,7 @@ def _sections(report: AcceptanceReport) -> Iterator[str]:
     if report.replicas:
         yield _heading("Engines")
         yield _replicas(report.replicas)
+    yield from _restored(report)
     yield from _findings(report.findings, report.not_checked)
     yield _details("Text for a bug report", f"<pre>{_lines(markdown_summary(report))}</pre>")
     yield _details("Raw counters", _raw_counters(recording))
@@ -146,6 +148,16 @@ def _replica(replica: ReplicaAcceptance) -> Row:
     first = percent(profile.positions[0].rate if profile.positions else None)
     length = f"{profile.mean_acceptance_length:.2f}"
     return [*names, f"{profile.drafts:,}", length, length_interval(profile), first, hits]
+
+
+def _restored(report: AcceptanceReport) -> Iterator[str]:
+    if not report.recording.draft_contexts:
+        return
+    yield _heading("Restored tokens")
+    if report.by_restored:
+        rows = restored_rows(report.by_restored)
+        yield _table(HEADINGS, rows, caption="By tokens restored at the request's latest admission")
+    yield from (f"<p>{_text(line)}.</p>" for line in context_lines(report.recording.draft_contexts))
 
 
 def _findings(findings: Sequence[Finding], not_checked: Sequence[NotChecked]) -> Iterator[str]:

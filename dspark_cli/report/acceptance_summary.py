@@ -19,6 +19,7 @@ from dspark_cli.report.acceptance_words import (
     short,
     totals,
 )
+from dspark_cli.report.draft_context import HEADINGS, context_lines, restored_rows
 
 LONGEST_LINE = 500
 
@@ -52,7 +53,11 @@ def _lines(report: AcceptanceReport) -> Iterator[str]:
         yield f"- {total.name}: {total.value}" + (f" (since start: {total.since_start})" if total.since_start else "")
     for sentence in price(report):
         yield f"- {sentence}"
-    said = [*(f"note: {note}" for note in notes(recording)), *_findings(report)]
+    if report.by_restored:
+        yield ""
+        yield from _restored(report)
+    contexts = context_lines(recording.draft_contexts)
+    said = [*(f"note: {note}" for note in notes(recording)), *contexts, *_findings(report)]
     if said:
         yield ""
         yield from _code(said)
@@ -68,6 +73,13 @@ def _positions(now: AcceptanceProfile, since_start: AcceptanceProfile | None) ->
         cells = [str(at.position), f"{at.accepted:,}", percent(at.rate), percents(at.rate_low, at.rate_high)]
         cells.append(percent(at.conditional_rate))
         yield _row([*cells, *([before.get(at.position, "-")] if since_start else [])])
+
+
+def _restored(report: AcceptanceReport) -> Iterator[str]:
+    yield _row(list(HEADINGS))
+    yield _row(["---:"] * len(HEADINGS))
+    for cells in restored_rows(report.by_restored):
+        yield _row(cells)
 
 
 def _row(cells: list[str]) -> str:

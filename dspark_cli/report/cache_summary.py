@@ -10,6 +10,7 @@ from dspark_cli.facts.cache_summary import CacheSummary, EngineCache
 from dspark_cli.planning.cache_report import ServerCacheReport
 from dspark_cli.report.cache import show_cache_report
 from dspark_cli.report.console import printable, result_console
+from dspark_cli.report.draft_context import context_line
 
 
 def show_server_cache(judged: ServerCacheReport) -> None:
@@ -27,6 +28,8 @@ def _show_summary(summary: CacheSummary) -> None:
         for name, value in _known(engine):
             table.add_row(name, printable(value))
         console.print(table)
+    if summary.draft_context is not None:
+        console.print(Text(context_line(summary.draft_context)))
     for note in summary.notes:
         console.print(Text(printable(f"note: {note}"), style="yellow"))
     for unknown in summary.unknown:

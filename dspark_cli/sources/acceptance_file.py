@@ -12,6 +12,7 @@ from dspark_cli.sources.acceptance_log import read_acceptance_log
 from dspark_cli.sources.acceptance_metrics import LARGEST_COUNT, since_start, snapshot_of
 from dspark_cli.sources.bench_results import read_bench_result
 from dspark_cli.sources.server_metrics import Scrape, parse_samples
+from dspark_cli.sources.status_draft_context import check_context
 
 LARGEST_DOCUMENT = 512 * 1024 * 1024
 LOOKED_AT = 65_536
@@ -96,6 +97,11 @@ def _implausible(recording: Recording) -> str | None:
             return why
         if any((rate or 0) > 1 for rate in (stretch.traffic.prefix_hit_rate, stretch.traffic.external_hit_rate)):
             return "more tokens are restored than asked for"
+    for server in recording.draft_contexts:
+        try:
+            check_context(server.context)
+        except ValueError as error:
+            return str(error)
     return None
 
 

@@ -62,6 +62,7 @@ def summary_of_status(status: ServerStatus, where: str) -> CacheSummary:
         workers=tuple(WorkerCache(tuple(names), plan) for plan, names in workers_by_plan.items()),
         unknown=(others,) if several else (),
         notes=tuple(notes),
+        draft_context=status.draft_context.believed if status.draft_context else None,
     )
 
 

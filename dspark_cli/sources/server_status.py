@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 from dspark_cli import __version__
 from dspark_cli.errors import BadInput, NotFit
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
+from dspark_cli.facts.server_diagnosis import PatchStatus, ServerDiagnosis, problems_of
 from dspark_cli.sources.bounded_get import collected, get, within
 from dspark_cli.sources.server_metrics import metrics_address, without_credentials
+from dspark_cli.sources.status_draft_context import ToldContext, check_context, check_length
 from dspark_cli.status_plugin.names import ROUTE
 
 if TYPE_CHECKING:
@@ -57,11 +59,13 @@ class CacheStatus:
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """`dspark_tool` and `vllm` are the versions in the server."""
+    """`dspark_tool` and `vllm` are the versions in the server; the rest came later than they did."""
 
     dspark_tool: str
     vllm: str
     cache: CacheStatus
+    patches: tuple[PatchStatus, ...] = ()
+    draft_context: ToldContext | None = None
 
 
 def api_key(variable: str | None) -> str | None:
@@ -101,6 +105,23 @@ def read_status(url: str, timeout_s: float = 10.0, key: str | None = None) -> Se
         return parse_status(body, shown)
 
     return within(timeout_s, shown, fetched)
+
+
+def read_diagnosis(url: str, timeout_s: float, api_key_env: str | None) -> ServerDiagnosis:
+    """Raises as `api_key` and `read_status`."""
+    status = read_status(url, timeout_s, api_key(api_key_env))
+    told = status.draft_context
+    context = told.believed if told else None
+    return ServerDiagnosis(
+        where=without_credentials(url),
+        vllm=status.vllm,
+        dspark_tool=status.dspark_tool,
+        engines=status.cache.engines,
+        patches=status.patches,
+        draft_context=context,
+        no_context=told.unsupported if told else f"dspark-tool {status.dspark_tool} in the server does not tell",
+        problems=tuple(problems_of(status.patches, context)),
+    )
 
 
 def status_address(url: str) -> str:
@@ -144,6 +165,7 @@ def _check_plausible(status: ServerStatus) -> None:
         raise ValueError("a plan has too many groups")
     if not status.cache.workers:
         raise ValueError("no worker is in it")
+    check_length(status.draft_context, status.patches)
     for value in _leaves(status):
         if isinstance(value, str) and not (len(value) <= LONGEST_NAME and value.isprintable()):
             raise ValueError("a name is too long, or has control characters")
@@ -153,6 +175,8 @@ def _check_plausible(status: ServerStatus) -> None:
             raise ValueError("a count is negative or absurdly large")
     for plan in plans:
         _check_plan(plan)
+    if status.draft_context and (context := status.draft_context.believed):
+        check_context(context)
 
 
 def _check_plan(plan: CachePlan) -> None:

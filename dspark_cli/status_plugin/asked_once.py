@@ -1,6 +1,7 @@
 """One question on behalf of many who ask."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -10,12 +11,14 @@ Answer = TypeVar("Answer")
 class AskedOnce(Generic[Answer]):
     """`put` is called for the first who asks; all others share its answer, or its failure while it is under way.
 
-    With `keep` a good answer stays, else it is only shared by those who asked before it came.
+    A good answer stays for `keep_s` seconds: with infinity for good, with 0 it is only shared by those who asked
+    before it came.
     """
 
-    def __init__(self, put: Callable[[], Awaitable[Answer]], keep: bool) -> None:
+    def __init__(self, put: Callable[[], Awaitable[Answer]], keep_s: float) -> None:
         self._put = put
-        self._keep = keep
+        self._keep_s = keep_s
+        self._answered_at = 0.0
         self._asked: asyncio.Task[Answer] | None = None
 
     async def answer(self, timeout_s: float) -> Answer:
@@ -28,10 +31,14 @@ class AskedOnce(Generic[Answer]):
     def _stands(self, asked: "asyncio.Task[Answer]") -> bool:
         if not asked.done():
             return True
-        return self._keep and not asked.cancelled() and asked.exception() is None
+        if asked.cancelled() or asked.exception() is not None:
+            return False
+        return time.monotonic() - self._answered_at < self._keep_s
 
     async def _ask(self) -> Answer:
-        return await self._put()
+        answer = await self._put()
+        self._answered_at = time.monotonic()
+        return answer
 
 
 def _take_note(asked: "asyncio.Task[Answer]") -> None:

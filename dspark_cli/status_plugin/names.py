@@ -5,7 +5,10 @@ import os
 PLUGIN = "dspark_status"
 """Of both entry points. vLLM loads the endpoint only where VLLM_PLUGINS names it."""
 ROUTE = "/dspark/status"
+METRICS_ROUTE = "/dspark/metrics"
 WORKER_METHOD = "dspark_kv_cache"
+WORKER_COUNTERS = "dspark_draft_context"
+ENGINE_METHOD = "dspark_acceptance_by_restored"
 
 
 def asked_for() -> bool:

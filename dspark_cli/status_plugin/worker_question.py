@@ -8,10 +8,11 @@ The engine answers between two steps, and its caches stay as they are for its li
 clients that ask often cost it nothing.
 """
 
+from math import inf
 from typing import Any
 
 from dspark_cli.status_plugin.asked_once import AskedOnce
-from dspark_cli.status_plugin.names import PLUGIN, WORKER_METHOD
+from dspark_cli.status_plugin.names import PLUGIN, WORKER_COUNTERS, WORKER_METHOD
 
 WorkerAnswers = list[dict[str, Any]]
 
@@ -25,7 +26,7 @@ def question_to(engine_client: Any) -> AskedOnce[WorkerAnswers]:
 
     # Elastic scaling makes new workers.
     elastic = getattr(engine_client.vllm_config.parallel_config, "enable_elastic_ep", False)
-    return AskedOnce(put, keep=not elastic)
+    return AskedOnce(put, keep_s=0 if elastic else inf)
 
 
 def engines_behind(parallel: Any) -> int:
@@ -53,6 +54,6 @@ def server_refusal(engine_client: Any) -> str | None:
 
     if engine_client.errored:
         return "the engine has died"
-    if not hasattr(WorkerBase, WORKER_METHOD):
+    if not (hasattr(WorkerBase, WORKER_METHOD) and hasattr(WorkerBase, WORKER_COUNTERS)):
         return f"the general plugin {PLUGIN} is not loaded beside the endpoint"
     return workers_refusal(engine_client.vllm_config.parallel_config)

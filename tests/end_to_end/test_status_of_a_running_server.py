@@ -4,17 +4,22 @@ import dataclasses
 import json
 import re
 import subprocess
+import time
+from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from dspark_cli.facts.cache_plan import CachePlan
 from dspark_cli.facts.cache_summary import CacheSource
+from dspark_cli.patches.registry import PATCHES
 from dspark_cli.sources.cache_log import read_cache_log
 from dspark_cli.sources.cache_metrics import summary_of_metrics
 from dspark_cli.sources.running_cache import read_running_cache
 from dspark_cli.sources.server_metrics import scrape
-from tests.end_to_end.test_against_a_running_server import cache_config, tool_json
+from dspark_cli.status_plugin.counters_question import MOMENT_S
+from tests.end_to_end.test_against_a_running_server import cache_config, raw_counters, tool_json
 from tests.live_server import ENGINE_ARGS, TOOL, LiveServer, offline_environment, prompts
 from tests.paths import DFLASH, TARGET
 
@@ -82,6 +87,74 @@ def test_asking_often_while_the_server_works_does_no_harm(server: LiveServer) ->
     assert server.complete(prompts()[3], max_tokens=32)
     assert text
     assert read_running_cache(server.url).source is CacheSource.PLUGIN
+
+
+def sums_of(buckets: list[dict[str, Any]]) -> dict[str, Any]:
+    """As `raw_counters` has vLLM's own."""
+    per_position = zip(*(bucket["accepted_per_position"] for bucket in buckets), strict=True)
+    positions = {at: sum(accepted) for at, accepted in enumerate(per_position)}
+    return {
+        "drafts": sum(bucket["draft_steps"] for bucket in buckets),
+        "draft_tokens": sum(bucket["draft_tokens"] for bucket in buckets),
+        "accepted_tokens": sum(bucket["accepted_tokens"] for bucket in buckets),
+        "accepted_tokens_per_pos": sum(positions.values()),
+        "positions": positions,
+    }
+
+
+def settled_buckets(server: LiveServer) -> list[dict[str, Any]]:
+    """Once the answers of the last moment are no longer given out."""
+    time.sleep(MOMENT_S + 0.5)
+    acceptance = httpx.get(f"{server.url}/dspark/status", timeout=30).json()["draft_context"]["acceptance"]
+    buckets: list[dict[str, Any]] = acceptance["buckets"]
+    return buckets
+
+
+def test_acceptance_by_restored_tokens_adds_up_to_the_engines_own_counters(server: LiveServer) -> None:
+    before = {bucket["restored_from"]: bucket["draft_steps"] for bucket in settled_buckets(server)}
+    for number, text in enumerate(prompts()[4:8]):
+        prompt = f"# {number} {time.time_ns()}\n{text}"  # begins as no prompt before
+        server.complete(prompt)
+        server.complete(prompt)  # a prefix hit
+
+    buckets = settled_buckets(server)
+
+    assert sums_of(buckets) == raw_counters(server.metrics())
+    grown = {bucket["restored_from"] for bucket in buckets if bucket["draft_steps"] > before[bucket["restored_from"]]}
+    assert 0 in grown
+    assert grown - {0}
+
+
+def test_the_same_counters_are_there_for_prometheus(server: LiveServer) -> None:
+    server.complete(prompts()[9])
+    buckets = settled_buckets(server)
+
+    answer = httpx.get(f"{server.url}/dspark/metrics", timeout=30)
+
+    assert answer.headers["content-type"].startswith("text/plain")
+    families = text_string_to_metric_families(answer.text)
+    steps = {
+        sample.labels["restored_from"]: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "dspark_draft_acceptance_draft_steps_total"
+    }
+    assert steps == {str(bucket["restored_from"]): bucket["draft_steps"] for bucket in buckets}
+    assert httpx.post(f"{server.url}/dspark/metrics", timeout=30).status_code == 405
+
+
+def test_the_reports_have_what_the_server_told(server: LiveServer) -> None:
+    for prompt in prompts()[10:18]:  # drafts enough for a report
+        server.complete(prompt)
+    profiled = tool_json("acceptance", "--url", server.url, "--json", "--fail-on", "never")
+    asked = tool_json("doctor", "--url", server.url, "--json")
+
+    by_restored = sum(each["profile"]["drafts"] for each in profiled["by_restored"])
+    assert by_restored == profiled["profile"]["drafts"]
+    assert asked["vllm"] == "0.32.0"
+    assert {patch["name"] for patch in asked["patches"]} >= {patch.name for patch in PATCHES}
+    (worker,) = asked["draft_context"]["workers"]
+    assert worker["active"] or worker["inactive_reason"] or worker["policy"] != "off"
 
 
 def test_the_route_only_reads(server: LiveServer) -> None:

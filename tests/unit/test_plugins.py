@@ -1,6 +1,7 @@
 """The status plugin: other plugins stay as they were, the API key rules, and no engine is endangered."""
 
 import asyncio
+import math
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -211,7 +212,7 @@ def counting(answers: list[str | Exception], seconds: float = 0.0) -> tuple[Aske
             raise answer
         return answer
 
-    return AskedOnce(put, keep=True), left
+    return AskedOnce(put, keep_s=math.inf), left
 
 
 def test_a_kept_answer_is_asked_for_once() -> None:
@@ -253,7 +254,7 @@ def test_where_the_answer_may_change_it_is_not_kept() -> None:
     async def put() -> int:
         return next(count)
 
-    question = AskedOnce(put, keep=False)
+    question = AskedOnce(put, keep_s=0)
 
     async def story() -> list[int]:
         return [await question.answer(1), await question.answer(1)]

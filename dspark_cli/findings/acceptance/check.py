@@ -7,12 +7,15 @@ from dspark_cli.findings.acceptance import (
     against_the_card,
     cliff,
     collapse,
+    context_hidden,
     healthy,
     low_from_the_start,
     never_pay,
     no_speculation,
     part_collapses,
     prompt_length,
+    ranks_differ,
+    restored_buckets,
     restored_prefixes,
     too_little_data,
 )
@@ -25,6 +28,8 @@ CHECKS: tuple[Check, ...] = (
     no_speculation.check,
     too_little_data.check,
     restored_prefixes.check,
+    restored_buckets.check,
+    ranks_differ.check,
     prompt_length.check,
     collapse.check,
     part_collapses.check,
@@ -32,6 +37,7 @@ CHECKS: tuple[Check, ...] = (
     cliff.check,
     against_the_card.check,
     never_pay.check,
+    context_hidden.check,
     healthy.check,
 )
 

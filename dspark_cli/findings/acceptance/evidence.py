@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
+from dspark_cli.facts.draft_context import ServerContext
 from dspark_cli.facts.probe import Comparison
 from dspark_cli.facts.traffic import UNKNOWN_TRAFFIC, Traffic
 from dspark_cli.findings.finding import NotChecked
@@ -51,6 +52,8 @@ class AcceptanceEvidence:
     """Restored prefixes against the same prompts cold, the longest first."""
     long_against_short: Comparison | None = None
     """Whole prompts against their ends, both cold."""
+    contexts: Sequence[ServerContext] = ()
+    """Of the servers that tell theirs."""
 
     @property
     def enough(self) -> bool:

@@ -1,0 +1,31 @@
+"""How a server treats restored draft context, and the variable that tells all of its processes."""
+
+import os
+from enum import StrEnum
+
+VARIABLE = "VLLM_DSPARK_DRAFT_CONTEXT"
+"""vLLM hands variables that begin with VLLM_ to its workers, under Ray too."""
+WITHOUT = "VLLM_DSPARK_WITHOUT"
+"""Names of patches that the user left out, with commas."""
+
+
+class Policy(StrEnum):
+    VALIDITY = "validity"
+    """Hide the shortest prefix of whole blocks after which every restored row is one that the drafter wrote."""
+    RESTORED = "restored"
+    """Hide every restored whole block."""
+    OFF = "off"
+    """Stock vLLM."""
+
+
+def asked_policy() -> Policy:
+    """What the environment asks for; off where it does not say, or says what this version does not know."""
+    try:
+        return Policy(os.environ.get(VARIABLE, Policy.OFF))
+    except ValueError:
+        return Policy.OFF
+
+
+def left_out() -> frozenset[str]:
+    """Names of the patches that must not be applied."""
+    return frozenset(name for name in os.environ.get(WITHOUT, "").split(",") if name)

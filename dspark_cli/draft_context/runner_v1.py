@@ -1,0 +1,190 @@
+"""Draft context on model runner V1 (DFlash).
+
+V1 keeps its requests in batch rows that move, so the context keeps slots of its own, by request id. Its block tables
+reach the drafter as views of the step, never written to here: the shifted table is a new tensor.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from dspark_kernels.cache_cells import CellsNotFound
+from dspark_kernels.draft_groups import DraftGroup
+from dspark_kernels.written_rows import Admission
+
+from dspark_cli.draft_context.context import DraftContext
+from dspark_cli.draft_context.installed import HERE
+from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of
+from dspark_cli.draft_context.wrapping import wrap
+
+KEPT = "_dspark_runner_context"
+"""The attribute of V1's proposer, which does not know its runner, that holds a RunnerContext."""
+
+
+class RequestSlots:
+    """A slot for each request with restored tokens. The last slot is nobody's, and nothing is ever hidden there."""
+
+    def __init__(self, max_requests: int) -> None:
+        self.nobody = max_requests
+        self._free = list(range(max_requests))
+        self._of: dict[str, int] = {}
+
+    def take(self, request: str) -> int:
+        if request not in self._of:
+            self._of[request] = self._free.pop()
+        return self._of[request]
+
+    def release(self, request: str) -> None:
+        slot = self._of.pop(request, None)
+        if slot is not None:
+            self._free.append(slot)
+
+    def of(self, request: str) -> int:
+        return self._of.get(request, self.nobody)
+
+
+class RunnerContext:
+    """What is kept for one model runner: the context, once there is one, and the requests admitted before."""
+
+    def __init__(self, runner: Any) -> None:
+        self.runner = runner
+        self.slots = RequestSlots(runner.max_num_reqs)
+        self.restored: dict[str, int] = {}
+        self.context: DraftContext | None = None
+        self.tried = False
+        self.step_tokens = torch.empty(0, dtype=torch.int32)
+
+    def follow(self, scheduled: Any) -> None:
+        """Read a SchedulerOutput: who came, with how much restored, and who left."""
+        for request in scheduled.finished_req_ids:
+            self.restored.pop(request, None)
+            self.slots.release(request)
+        for new in scheduled.scheduled_new_reqs:
+            self._admit(new.req_id, new.num_computed_tokens)
+        cached = scheduled.scheduled_cached_reqs
+        for request, computed in zip(cached.req_ids, cached.num_computed_tokens, strict=True):
+            if request in cached.resumed_req_ids:
+                self._admit(request, computed)
+
+    def _admit(self, request: str, restored_tokens: int) -> None:
+        self.restored.pop(request, None)
+        self.slots.release(request)
+        if restored_tokens:
+            self.restored[request] = restored_tokens
+
+
+def install() -> None:
+    """Wrap V1's model runner and its DFlash proposer. Applying twice is applying once."""
+    from vllm.v1.spec_decode.dflash import DFlashProposer
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    wrap(GPUModelRunner, "_update_states", _update_states)
+    wrap(DFlashProposer, "set_inputs_first_pass", _set_inputs_first_pass)
+    wrap(DFlashProposer, "build_model_inputs_first_pass", _build_model_inputs_first_pass)
+
+
+def _update_states(stock: Any, runner: Any, scheduled: Any, *args: Any, **kwargs: Any) -> Any:
+    result = stock(runner, scheduled, *args, **kwargs)
+    kept = getattr(runner.drafter, KEPT, None)
+    if kept is None:
+        kept = RunnerContext(runner)
+        setattr(runner.drafter, KEPT, kept)
+    kept.follow(scheduled)
+    return result
+
+
+def _set_inputs_first_pass(stock: Any, proposer: Any, *args: Any, **kwargs: Any) -> Any:
+    tokens, indices, metadata = stock(proposer, *args, **kwargs)
+    kept: RunnerContext = getattr(proposer, KEPT)
+    if not kept.tried:
+        kept.tried = True
+        kept.context = _build(proposer, kept.runner)
+    if kept.context is not None:
+        kept.step_tokens = kwargs["target_token_ids"]
+        _hide(kept, kept.context, proposer, metadata)
+    return tokens, indices, metadata
+
+
+def _build_model_inputs_first_pass(stock: Any, proposer: Any, *args: Any, **kwargs: Any) -> Any:
+    result = stock(proposer, *args, **kwargs)
+    kept: RunnerContext = getattr(proposer, KEPT)
+    context = kept.context
+    if context is not None:
+        count = proposer._dflash_num_context
+        context.store.written.expect(count)
+        context.record(
+            0,
+            proposer._context_slot_mapping_buffer[:count],
+            kept.step_tokens[:count],
+            proposer._context_positions_buffer[:count],
+        )
+    return result
+
+
+def _hide(kept: RunnerContext, context: DraftContext, proposer: Any, metadata: Any) -> None:
+    requests = kept.runner.input_batch.req_ids[: metadata.num_reqs]
+    admitted = {row: kept.restored.pop(request) for row, request in enumerate(requests) if request in kept.restored}
+    for row, restored in admitted.items():
+        context.admit(kept.slots.take(requests[row]), restored)
+    context.unjudged()
+    if admitted:
+        _judge(kept, context, proposer, metadata, requests, admitted)
+    slots = np.full(metadata.num_reqs, kept.slots.nobody)
+    slots[: len(requests)] = [kept.slots.of(request) for request in requests]
+    if not context.hides_in(slots):
+        return
+    hidden = context.hidden_tokens[torch.from_numpy(slots).to(proposer.device, non_blocking=True)]
+    metadata.seq_lens = metadata.seq_lens - hidden
+    table = metadata.block_table_tensor
+    entries = torch.arange(table.shape[1], device=table.device)
+    moved = entries[None, :] + (hidden // proposer.block_size)[:, None]
+    metadata.block_table_tensor = table.gather(1, moved.clamp(max=table.shape[1] - 1))
+
+
+def _judge(
+    kept: RunnerContext,
+    context: DraftContext,
+    proposer: Any,
+    metadata: Any,
+    requests: list[str],
+    admitted: dict[int, int],
+) -> None:
+    device = proposer.device
+    rows = list(admitted)
+    most = max(admitted.values())
+    tokens = kept.runner.input_batch.token_ids_cpu_tensor[rows, :most].to(device, non_blocking=True)
+    slots = torch.tensor([kept.slots.of(requests[row]) for row in rows], device=device)
+    admission = Admission(
+        rows=torch.arange(len(rows), device=device),
+        restored_tokens=torch.tensor(list(admitted.values()), dtype=torch.int32, device=device),
+        most_restored=most,
+        token_ids=tokens,
+        tables=(metadata.block_table_tensor[rows],),
+    )
+    context.judge(slots, admission)
+
+
+def _build(proposer: Any, runner: Any) -> DraftContext | None:
+    layers = runner.vllm_config.compilation_config.static_forward_context
+    names = sorted(proposer._draft_attn_layer_names)
+    cache_group = runner.kv_cache_config.kv_cache_groups[proposer.kv_cache_gid]
+    spec = cache_group.kv_cache_spec
+    draft = DraftLayers(
+        group=DraftGroup(proposer.block_size, sliding_window=sliding_window_of(spec, names)),
+        caches=[cache_of(layers[name]) for name in names],
+        num_slots=runner.kv_cache_config.num_blocks * spec.block_size,
+    )
+
+    def store_rows(slots: torch.Tensor) -> None:
+        states = torch.randn(slots.shape[0], proposer.hidden_size, device=proposer.device).to(proposer.dtype)
+        positions = torch.arange(slots.shape[0], device=proposer.device)
+        proposer.model.precompute_and_store_context_kv(states, positions, slots)
+
+    try:
+        store = build_row_store([draft], store_rows, proposer.device)
+    except (CellsNotFound, ValueError) as error:
+        HERE.inactive = f"the draft cache's layout is not understood: {error}"
+        return None
+    HERE.inactive = None
+    HERE.context = DraftContext(HERE.policy, store, runner.max_num_reqs + 1, proposer.device)
+    return HERE.context

@@ -1,0 +1,230 @@
+"""Draft context on model runner V2: DFlash, DSpark, and every other head on vLLM's DFlashSpeculator.
+
+Where it acts in a draft step, all on the step's stream:
+
+* `prepare_dflash_inputs` has written the step's sequence lengths and slot mappings, and the input block tables still
+  hold what the target used. Requests admitted since the last step are judged there, and hidden tokens are taken out of
+  lengths and tables, in place: captured graphs and attention metadata read those very buffers afterwards.
+* `_precompute_context_kv` has stored context rows; they are recorded. vLLM captures that call in the draft's graph, and
+  our launch with it, so a replayed step costs the host nothing.
+
+Dummy runs do neither. A step without any request that has restored tokens launches nothing of ours but the recording.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from dspark_kernels.cache_cells import CellsNotFound
+from dspark_kernels.draft_groups import DraftBlockTables, DraftGroup
+from dspark_kernels.draft_masking import mask_draft_context
+from dspark_kernels.written_rows import Admission
+
+from dspark_cli.draft_context.context import DraftContext
+from dspark_cli.draft_context.installed import HERE
+from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of
+from dspark_cli.draft_context.wrapping import wrap
+
+KEPT = "_dspark_drafting"
+"""The attribute of vLLM's speculator that holds what is kept for it."""
+ADMITTED = "_dspark_admitted"
+"""The attribute of vLLM's RequestState: restored tokens of requests that no draft step has seen, by request slot."""
+
+
+@dataclass
+class Drafting:
+    """What is kept for one speculator. The context is made with the first real use of its final caches.
+
+    batch: the InputBatch of the draft step under way, None in dummy runs and between steps. groups_left: draft groups
+    whose inputs this step has yet to prepare.
+    """
+
+    requests: Any
+    context: DraftContext | None = None
+    tables: DraftBlockTables | None = None
+    tried: bool = False
+    batch: Any = None
+    groups_left: int = 0
+
+
+def install() -> None:
+    """Wrap V2's request states, model runner and speculator. Applying twice is applying once."""
+    import vllm.v1.worker.gpu.spec_decode.dflash.speculator as dflash
+    from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+    from vllm.v1.worker.gpu.states import RequestState
+
+    wrap(RequestState, "add_request", _add_request)
+    wrap(GPUModelRunner, "initialize_kv_cache", _initialize_kv_cache)
+    wrap(dflash.DFlashSpeculator, "capture", _capture)
+    wrap(dflash.DFlashSpeculator, "propose", _propose)
+    wrap(dflash.DFlashSpeculator, "_precompute_context_kv", _precompute_context_kv)
+    wrap(dflash, "prepare_dflash_inputs", _prepare_dflash_inputs)
+
+
+def _add_request(stock: Any, states: Any, *args: Any, **kwargs: Any) -> Any:
+    result = stock(states, *args, **kwargs)
+    slot = states.req_id_to_index[kwargs["req_id"]]
+    states.__dict__.setdefault(ADMITTED, {})[slot] = kwargs["num_computed_tokens"]
+    return result
+
+
+def _initialize_kv_cache(stock: Any, runner: Any, *args: Any, **kwargs: Any) -> Any:
+    result = stock(runner, *args, **kwargs)
+    # Called for a trial allocation first: whatever was found there does not hold any more.
+    if hasattr(runner.speculator, "draft_kv_cache_group_ids"):
+        setattr(runner.speculator, KEPT, Drafting(runner.req_states))
+    return result
+
+
+def _capture(stock: Any, speculator: Any, *args: Any, **kwargs: Any) -> Any:
+    _context_of(speculator)
+    return stock(speculator, *args, **kwargs)
+
+
+def _propose(stock: Any, speculator: Any, input_batch: Any, *args: Any, **kwargs: Any) -> Any:
+    if kwargs.get("dummy_run"):
+        return stock(speculator, input_batch, *args, **kwargs)
+    context = _context_of(speculator)
+    if context is None:
+        return stock(speculator, input_batch, *args, **kwargs)
+    drafting: Drafting = getattr(speculator, KEPT)
+    drafting.batch, drafting.groups_left = input_batch, len(speculator.draft_kv_cache_group_ids)
+    context.store.written.expect(input_batch.num_tokens)
+    global _step
+    _step = speculator
+    try:
+        return stock(speculator, input_batch, *args, **kwargs)
+    finally:
+        _step = drafting.batch = None
+
+
+_step: Any = None
+"""The speculator whose step is under way; vLLM prepares its inputs with a function that does not know it."""
+
+
+def _prepare_dflash_inputs(stock: Any, *args: Any, **kwargs: Any) -> Any:
+    result = stock(*args, **kwargs)
+    if _step is not None:
+        drafting: Drafting = getattr(_step, KEPT)
+        drafting.groups_left -= 1
+        if drafting.groups_left == 0:
+            _hide(_step, drafting)
+    return result
+
+
+def _precompute_context_kv(
+    stock: Any, speculator: Any, start: int, end: int, dummy_run: bool = False, **kwargs: Any
+) -> Any:
+    result = stock(speculator, start, end, dummy_run, **kwargs)
+    drafting = getattr(speculator, KEPT, None)
+    if drafting is not None and drafting.context is not None and not dummy_run:
+        tokens = speculator.target_input_buffers.input_ids[start:end]
+        positions = speculator.context_positions[start:end]
+        for group in range(len(speculator.draft_kv_cache_group_ids)):
+            drafting.context.record(group, speculator._context_slot_mappings[group][start:end], tokens, positions)
+    return result
+
+
+def _hide(speculator: Any, drafting: Drafting) -> None:
+    context, batch = drafting.context, drafting.batch
+    assert context is not None
+    admitted = drafting.requests.__dict__.get(ADMITTED)
+    if admitted:
+        for slot, restored in admitted.items():
+            context.admit(slot, restored)
+        admitted.clear()
+        unjudged = context.unjudged()
+        if unjudged:
+            _judge(speculator, drafting, context, unjudged)
+    if not context.hides_in(batch.idx_mapping_np):
+        return
+    assert drafting.tables is not None
+    mask_draft_context(
+        drafting.tables,
+        speculator.input_buffers.seq_lens,
+        batch.idx_mapping,
+        context.hidden_tokens,
+        speculator.num_query_per_req,
+    )
+
+
+def _judge(speculator: Any, drafting: Drafting, context: DraftContext, unjudged: dict[int, int]) -> None:
+    device = speculator.device
+    both = torch.from_numpy(np.array([list(unjudged), list(unjudged.values())], dtype=np.int64))
+    both = both.pin_memory().to(device, non_blocking=True)
+    tables = speculator.block_tables.block_tables
+    admission = Admission(
+        rows=both[0],
+        restored_tokens=both[1].to(torch.int32),
+        most_restored=max(unjudged.values()),
+        token_ids=drafting.requests.all_token_ids.gpu,
+        tables=tuple(tables[group].gpu for group in speculator.draft_kv_cache_group_ids),
+    )
+    context.judge(both[0], admission)
+
+
+def _context_of(speculator: Any) -> DraftContext | None:
+    drafting: Drafting | None = getattr(speculator, KEPT, None)
+    if drafting is None:
+        return None
+    if not drafting.tried:
+        drafting.tried = True
+        try:
+            _build(speculator, drafting)
+        except (CellsNotFound, ValueError) as error:
+            HERE.inactive = f"the draft cache's layout is not understood: {error}"
+    return drafting.context
+
+
+def _build(speculator: Any, drafting: Drafting) -> None:
+    groups = [_draft_layers(speculator, group) for group in speculator.draft_kv_cache_group_ids]
+    width = speculator.hidden_states.shape[1]
+
+    def store_rows(slots: torch.Tensor) -> None:
+        count = slots.shape[0]
+        states = torch.randn(count, width, device=speculator.device).to(speculator.dtype)
+        positions = torch.arange(count, device=speculator.device)
+        by_layer = speculator._layer_group_idx is not None
+        where = [slots] * len(speculator._layer_group_idx) if by_layer else slots
+        speculator.model.precompute_and_store_context_kv(states, positions, where)
+
+    store = build_row_store(groups, store_rows, speculator.device)
+    tables = [speculator.block_tables.input_block_tables[group] for group in speculator.draft_kv_cache_group_ids]
+    drafting.tables = DraftBlockTables([layers.group for layers in groups], tables)
+    drafting.context = DraftContext(
+        HERE.policy, store, speculator.max_num_reqs, speculator.device, _maximum_over_ranks()
+    )
+    HERE.context, HERE.inactive = drafting.context, None
+
+
+def _draft_layers(speculator: Any, group: int) -> DraftLayers:
+    cache_group = speculator.kv_cache_config.kv_cache_groups[group]
+    names = sorted(speculator.draft_attn_layer_names & set(cache_group.layer_names))
+    layers = speculator.vllm_config.compilation_config.static_forward_context
+    tables = speculator.block_tables
+    return DraftLayers(
+        group=DraftGroup(
+            block_size=tables.block_sizes[group],
+            cp_size=speculator.dcp_size,
+            cp_interleave=tables.cp_interleave,
+            sliding_window=sliding_window_of(cache_group.kv_cache_spec, names),
+        ),
+        caches=[cache_of(layers[name]) for name in names],
+        num_slots=speculator.kv_cache_config.num_blocks * tables.block_sizes[group],
+        cp_rank=tables.cp_rank if speculator.dcp_size > 1 else 0,
+    )
+
+
+def _maximum_over_ranks() -> Any:
+    """Ranks hold other heads of the same rows. What one of them finds unwritten, all of them must hide."""
+    from vllm.distributed import get_tp_group
+
+    ranks = get_tp_group()
+    if ranks.world_size == 1:
+        return None
+
+    def reduce(past_unwritten: torch.Tensor) -> None:
+        torch.distributed.all_reduce(past_unwritten, op=torch.distributed.ReduceOp.MAX, group=ranks.device_group)
+
+    return reduce

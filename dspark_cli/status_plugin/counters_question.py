@@ -1,0 +1,71 @@
+"""Ask all engines behind the server for what they count: the workers' draft context, the schedulers' acceptance.
+
+Workers are asked under the conditions of `worker_question`. The engine core itself is asked by a utility call, which
+vLLM answers by its own id and, where the method is not there, with an error: nothing is left over to be misread.
+
+Counters change, so an answer serves only those who ask within the same moment. However often clients ask, the engine is
+interrupted once in that time, for one reply of its workers between two steps.
+"""
+
+import asyncio
+from typing import Any
+
+from dspark_cli.status_plugin.asked_once import AskedOnce
+from dspark_cli.status_plugin.names import ENGINE_METHOD, WORKER_COUNTERS
+from dspark_cli.status_plugin.worker_question import engines_behind, server_refusal
+
+MOMENT_S = 1.0
+Counters = dict[str, Any]
+"""`policy`, `workers` and `acceptance` of the status, or `unsupported`, a reason."""
+
+
+def counters_question(engine_client: Any) -> AskedOnce[Counters]:
+    """What all engines behind `engine_client` have counted since their start."""
+
+    async def put() -> Counters:
+        refusal = server_refusal(engine_client)
+        if refusal is not None:
+            return {"unsupported": refusal}
+        workers, acceptance = await asyncio.gather(_workers(engine_client), _acceptance(engine_client))
+        policies = sorted({str(worker.get("policy")) for worker in workers})
+        return {"policy": ", ".join(policies), "workers": workers, "acceptance": acceptance}
+
+    return AskedOnce(put, MOMENT_S)
+
+
+async def _workers(engine_client: Any) -> list[dict[str, Any]]:
+    every = getattr(engine_client.engine_core, "call_utility_all_async", None)
+    if every is None:  # releases before 0.32: the first engine's
+        answers = [await engine_client.collective_rpc(WORKER_COUNTERS)]
+    else:
+        answers = await every("collective_rpc", WORKER_COUNTERS, None, (), None)
+    return [{**worker, "engine": engine} for engine, workers in enumerate(answers) for worker in workers]
+
+
+async def _acceptance(engine_client: Any) -> dict[str, Any]:
+    """Of all engines together, as vLLM's /metrics are when summed; or `unsupported`, a reason."""
+    core = engine_client.engine_core
+    every = getattr(core, "call_utility_all_async", None)
+    engines = engines_behind(engine_client.vllm_config.parallel_config)
+    if every is None and engines > 1:
+        return {"unsupported": f"{engines} engines are behind this server, and this vLLM passes on the answer of one"}
+    answers = await every(ENGINE_METHOD) if every else [await core.call_utility_async(ENGINE_METHOD)]
+    return together(answers)
+
+
+def together(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The sums over what `describe_acceptance` says of each engine; unsupported where one of them is."""
+    reasons = sorted({str(answer["unsupported"]) for answer in answers if "unsupported" in answer})
+    if reasons:
+        return {"unsupported": "; ".join(reasons)}
+    total: dict[str, Any] = answers[0]
+    for answer in answers[1:]:
+        buckets = [_sum(*pair) for pair in zip(total["buckets"], answer["buckets"], strict=True)]
+        total = {**total, "buckets": buckets}
+    return total
+
+
+def _sum(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    per_position = zip(a["accepted_per_position"], b["accepted_per_position"], strict=True)
+    sums = {name: a[name] + b[name] for name in ("draft_steps", "draft_tokens", "accepted_tokens")}
+    return {**a, **sums, "accepted_per_position": [one + other for one, other in per_position]}

@@ -1,0 +1,57 @@
+"""What one worker's draft context counted: how much of what was restored it found valid, hid or zeroed."""
+
+import json
+from typing import Any
+
+COUNTERS = ("admissions", "restored_tokens", "valid_tokens", "hidden_tokens", "zeroed_tokens")
+LONGEST_LINE = 500
+MOST_ADMISSIONS_TOLD = 16
+NOT_PATCHED = "this dspark-tool does not patch the draft context"
+
+
+def describe_draft_context(worker: Any) -> dict[str, Any]:
+    """What `sources.status_draft_context.ToldWorker` reads, and beside it the names of the `patches`
+    applied in the worker, and `last`, what became of the latest admissions.
+
+    Plain values; never raises, as `describe_worker`.
+    """
+    try:
+        from dspark_cli.draft_context.counters import describe
+
+        return _plain(describe(worker))
+    except ModuleNotFoundError:
+        return _inactive(worker, NOT_PATCHED)
+    except Exception as error:
+        return _inactive(worker, f"{type(error).__name__}: {error}")
+
+
+def _plain(told: dict[str, Any]) -> dict[str, Any]:
+    reason, witness = told.get("inactive_reason"), told.get("witness")
+    return {
+        "rank": int(told["rank"]),
+        "policy": _line(told["policy"]),
+        "witness": None if witness is None else _line(witness),
+        "active": bool(told["active"]),
+        "inactive_reason": None if reason is None else _line(reason),
+        **{name: int(told.get(name, 0)) for name in COUNTERS},
+        "patches": [_line(name) for name in told.get("patches", ())],
+        "last": json.loads(json.dumps(list(told.get("last", ()))[-MOST_ADMISSIONS_TOLD:], default=str)),
+    }
+
+
+def _inactive(worker: Any, reason: str) -> dict[str, Any]:
+    return {
+        "rank": int(getattr(worker, "rank", 0)),
+        "policy": "off",
+        "witness": None,
+        "active": False,
+        "inactive_reason": _line(reason),
+        **dict.fromkeys(COUNTERS, 0),
+        "patches": [],
+        "last": [],
+    }
+
+
+def _line(text: object) -> str:
+    """One printable line: clients refuse others."""
+    return "".join(c if c.isprintable() else " " for c in str(text))[:LONGEST_LINE]

@@ -1,0 +1,482 @@
+"""Which rows of context KV the drafter has written, remembered by content.
+
+A *row* is what a draft step stores for one token: the K and V of that position in every draft layer. When it is stored,
+its fingerprint - made of the token, the position and a sample of the stored cells - goes into a Bloom filter. When a
+request is admitted with restored tokens, the rows that lie in its slots are fingerprinted again and looked up. A row
+that is found was written by this drafter, with this content, for this token at this position, whichever way it came
+back: a prefix hit, a connector, another slot. A row that nobody wrote, that was damaged, or that a draft query wrote
+over is not found. Nothing has to be cleared.
+
+The filter has two generations. Rows go into the current one, and a row that is found is put there too; when the current
+one has taken as many rows as the cache has slots, the older is emptied and becomes the current. So a row is forgotten
+only after the cache's whole content has been written anew, twice over, without its being read.
+
+A row that was never written is found with a chance of about 1 in 1,000 (see `words_for`). That shifts what is hidden by
+one row, for the rows are checked one by one and the last one that is not found decides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from dspark_kernels.cache_cells import LayerCells
+from dspark_kernels.draft_groups import DraftGroup
+from dspark_kernels.launch_checks import INDEX_DTYPES, require_vector
+from dspark_kernels.slot_tags import mix32
+
+SAMPLES = 32
+"""Cells of each layer in a fingerprint; a cell changes with every other value of that element."""
+ROWS_A_PROGRAM = 32
+NUM_WARPS = 4
+ROWS_A_WORD = 2
+BITS_A_ROW = 4
+
+
+@dataclass(frozen=True)
+class RowCells:
+    """The rows of one draft group: its layers' caches by address, so that one launch reads all of them.
+
+    samples: int32 [layers, block_size, SAMPLES], offsets of the cells in a fingerprint. cells: int32 [layers,
+    block_size, cells a slot], all of them. addresses, strides: int64 [layers], strides in elements a block.
+    """
+
+    layers: tuple[LayerCells, ...]
+    block_size: int
+    element_bytes: int
+    samples: torch.Tensor
+    cells: torch.Tensor
+    addresses: torch.Tensor
+    strides: torch.Tensor
+
+    @property
+    def num_slots(self) -> int:
+        """Slots of the smallest layer; one at or behind it is nobody's."""
+        layer = min(self.layers, key=lambda each: each.elements.shape[0] // each.block_stride)
+        return -(-layer.elements.shape[0] // layer.block_stride) * self.block_size
+
+
+def row_cells(layers: Sequence[LayerCells]) -> RowCells:
+    """Raise ValueError for no layer, or for layers with different blocks or element sizes."""
+    if not layers:
+        raise ValueError("a draft group has at least one layer")
+    sizes = {(layer.block_size, layer.elements.element_size()) for layer in layers}
+    if len(sizes) > 1:
+        raise ValueError(f"layers of one draft group differ in (block size, element bytes): {sorted(sizes)}")
+    block_size, element_bytes = sizes.pop()
+    device = layers[0].elements.device
+    fewest = min(layer.cells.shape[1] for layer in layers)
+    return RowCells(
+        layers=tuple(layers),
+        block_size=block_size,
+        element_bytes=element_bytes,
+        samples=torch.stack([_spread(layer.cells) for layer in layers]).contiguous(),
+        cells=torch.stack([layer.cells[:, :fewest] for layer in layers]).contiguous(),
+        addresses=torch.tensor([layer.elements.data_ptr() for layer in layers], dtype=torch.int64, device=device),
+        strides=torch.tensor([layer.block_stride for layer in layers], dtype=torch.int64, device=device),
+    )
+
+
+def _spread(cells: torch.Tensor) -> torch.Tensor:
+    """SAMPLES of each slot's cells, from the first to the last; the same one more than once where there are fewer."""
+    chosen = torch.linspace(0, cells.shape[1] - 1, SAMPLES, device=cells.device).round().long()
+    return cells[:, chosen]
+
+
+def words_for(num_slots: int) -> int:
+    """64-bit words of one generation. Two rows a word set 8 of 64 bits: (8 / 64)^4 is 1 in 4,096; twice, for both
+    generations, and some more because rows do not spread evenly."""
+    return max(int(triton.next_power_of_2(triton.cdiv(num_slots, ROWS_A_WORD))), 1024)
+
+
+class WrittenRows:
+    """The filter: `words` int64 [2, power of two], `current` int32 [1], which generation takes new rows.
+
+    Both keep their memory for life, so captured graphs may use them.
+    """
+
+    def __init__(self, num_slots: int, device: torch.device) -> None:
+        self.words = torch.zeros(2, words_for(num_slots), dtype=torch.int64, device=device)
+        self.current = torch.zeros(1, dtype=torch.int32, device=device)
+        self._capacity = num_slots
+        self._taken = 0
+        self._generation = 0
+
+    def expect(self, rows: int) -> None:
+        """Say that up to `rows` new rows follow; call it outside any graph. Starts a new generation when it is time."""
+        self._taken += rows
+        if self._taken > self._capacity:
+            self._generation ^= 1
+            self.words[self._generation].zero_()
+            self.current.fill_(self._generation)
+            self._taken = rows
+
+    def forget(self) -> None:
+        """As if no row had been written."""
+        self.words.zero_()
+        self._taken = 0
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def fingerprint(
+    slot: tl.tensor,
+    live: tl.tensor,
+    token: tl.tensor,
+    position: tl.tensor,
+    addresses: tl.tensor,
+    strides: tl.tensor,
+    samples: tl.tensor,
+    num_layers: tl.tensor,
+    block_size: tl.tensor,
+    element_bytes: tl.constexpr,
+    sample_count: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """Two words of 32 bits a row; see `fingerprint_reference` for the formula."""
+    lane = tl.arange(0, sample_count)
+    block = slot // block_size
+    offset = slot % block_size
+    first = tl.zeros_like(slot).to(tl.uint32)
+    second = tl.zeros_like(slot).to(tl.uint32)
+    for layer in tl.range(0, num_layers, num_stages=1):
+        cell_row = (layer * block_size + offset)[:, None] * sample_count + lane[None, :]
+        cell = tl.load(samples + cell_row, mask=live[:, None], other=0).to(tl.int64)
+        cell += (block * tl.load(strides + layer))[:, None]
+        address = tl.load(addresses + layer)
+        if element_bytes == 1:
+            stored = tl.load(address.to(tl.pointer_type(tl.uint8)) + cell, mask=live[:, None], other=0)
+        elif element_bytes == 2:
+            stored = tl.load(address.to(tl.pointer_type(tl.uint16)) + cell, mask=live[:, None], other=0)
+        else:
+            stored = tl.load(address.to(tl.pointer_type(tl.uint32)) + cell, mask=live[:, None], other=0)
+        place = (layer * sample_count + lane).to(tl.uint32) * 0x9E3779B1 + 0x7F4A7C15
+        mixed = mix32(stored.to(tl.uint32) ^ place[None, :])
+        first += tl.sum(mixed, 1).to(tl.uint32)
+        second += tl.sum(mix32(mixed ^ 0x27D4EB2F), 1).to(tl.uint32)
+    what = mix32(token.to(tl.uint32) ^ mix32(position.to(tl.uint32) + 0x9E3779B9))
+    return mix32(first ^ what), mix32(second ^ mix32(what + 0x165667B1))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def row_bits(second: tl.tensor) -> tl.tensor:
+    """BITS_A_ROW bits of a 64-bit word, some of them perhaps the same."""
+    one = tl.full(second.shape, 1, tl.uint64)
+    bits = one << (second & 63).to(tl.uint64)
+    bits |= one << ((second >> 6) & 63).to(tl.uint64)
+    bits |= one << ((second >> 12) & 63).to(tl.uint64)
+    bits |= one << ((second >> 18) & 63).to(tl.uint64)
+    return bits.to(tl.int64, bitcast=True)
+
+
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["count", "num_slots", "num_layers"], do_not_specialize_on_alignment=["slots", "tokens"]
+)
+def record_kernel(
+    words: tl.tensor,
+    num_words: tl.tensor,
+    current: tl.tensor,
+    addresses: tl.tensor,
+    strides: tl.tensor,
+    samples: tl.tensor,
+    num_layers: tl.tensor,
+    block_size: tl.tensor,
+    num_slots: tl.tensor,
+    slots: tl.tensor,
+    tokens: tl.tensor,
+    positions: tl.tensor,
+    count: tl.tensor,
+    element_bytes: tl.constexpr,
+    sample_count: tl.constexpr,
+    rows: tl.constexpr,
+) -> None:
+    """Put the rows at `slots` into the current generation; -1 and slots out of range are skipped. Grid: (ceil(count /
+    rows),)."""
+    row = tl.program_id(0) * rows + tl.arange(0, rows)
+    slot = tl.load(slots + row, mask=row < count, other=-1).to(tl.int64)
+    live = (slot >= 0) & (slot < num_slots)
+    slot = tl.where(live, slot, 0)
+    token = tl.load(tokens + row, mask=live, other=0)
+    position = tl.load(positions + row, mask=live, other=0)
+    first, second = fingerprint(
+        slot,
+        live,
+        token,
+        position,
+        addresses,
+        strides,
+        samples,
+        num_layers,
+        block_size,
+        element_bytes,
+        sample_count,
+    )
+    word = (first & (num_words - 1).to(tl.uint32)).to(tl.int64) + tl.load(current).to(tl.int64) * num_words
+    tl.atomic_or(words + word, row_bits(second), mask=live, sem="relaxed")
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def restored_slot(
+    table: tl.tensor,
+    table_stride: tl.tensor,
+    table_width: tl.tensor,
+    request: tl.tensor,
+    position: tl.tensor,
+    live: tl.tensor,
+    group_block: tl.tensor,
+    cp_rank: tl.tensor,
+    cp_size: tl.constexpr,
+    cp_interleave: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """The slot of each position on this rank, and whether it is this rank's and within the row."""
+    virtual = position % (group_block * cp_size)
+    offset = virtual
+    if cp_size > 1:
+        live = live & (virtual // cp_interleave % cp_size == cp_rank)
+        offset = virtual // (cp_interleave * cp_size) * cp_interleave + virtual % cp_interleave
+    entry = position // (group_block * cp_size)
+    live = live & (entry < table_width)
+    block = tl.load(table + request * table_stride + entry, mask=live, other=0).to(tl.int64)
+    return block * group_block + offset, live
+
+
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["table_stride", "table_width", "token_stride", "num_slots", "num_layers", "window", "cp_rank"]
+)
+def check_kernel(
+    words: tl.tensor,
+    num_words: tl.tensor,
+    current: tl.tensor,
+    addresses: tl.tensor,
+    strides: tl.tensor,
+    samples: tl.tensor,
+    num_layers: tl.tensor,
+    block_size: tl.tensor,
+    num_slots: tl.tensor,
+    table: tl.tensor,
+    table_stride: tl.tensor,
+    table_width: tl.tensor,
+    group_block: tl.tensor,
+    window: tl.tensor,
+    cp_rank: tl.tensor,
+    request_slots: tl.tensor,
+    restored_tokens: tl.tensor,
+    token_ids: tl.tensor,
+    token_stride: tl.tensor,
+    past_unwritten: tl.tensor,
+    cells: tl.tensor,
+    cells_a_slot: tl.tensor,
+    alignment: tl.tensor,
+    element_bytes: tl.constexpr,
+    sample_count: tl.constexpr,
+    cp_size: tl.constexpr,
+    cp_interleave: tl.constexpr,
+    rows: tl.constexpr,
+    zeroing: tl.constexpr,
+) -> None:
+    """past_unwritten[i] = max(itself, 1 + the last restored position of request i whose row is not found), or, with
+    `zeroing`, store zeros in the rows not found of the last, partial aligned block.
+
+    Grid: (admitted, ceil(most restored tokens / rows)), with zeroing (admitted, ceil(alignment / rows)).
+    """
+    admitted = tl.program_id(0)
+    request = tl.load(request_slots + admitted).to(tl.int64)
+    restored = tl.where(request >= 0, tl.load(restored_tokens + admitted), 0)
+    position = tl.program_id(1) * rows + tl.arange(0, rows)
+    if zeroing:
+        position += restored - restored % alignment
+    first_seen = tl.where(window > 0, restored - window, 0)
+    live = (position < restored) & (position >= first_seen)
+    request = tl.maximum(request, 0)
+    slot, mine = restored_slot(
+        table,
+        table_stride,
+        table_width,
+        request,
+        position,
+        live,
+        group_block,
+        cp_rank,
+        cp_size,
+        cp_interleave,
+    )
+    readable = mine & (slot >= 0) & (slot < num_slots)
+    slot = tl.where(readable, slot, 0)
+    token = tl.load(token_ids + request * token_stride + position, mask=readable, other=0)
+    first, second = fingerprint(
+        slot,
+        readable,
+        token,
+        position,
+        addresses,
+        strides,
+        samples,
+        num_layers,
+        block_size,
+        element_bytes,
+        sample_count,
+    )
+    word = (first & (num_words - 1).to(tl.uint32)).to(tl.int64)
+    bits = row_bits(second)
+    newer = tl.load(current).to(tl.int64)
+    in_newer = tl.load(words + newer * num_words + word, mask=readable, other=0) & bits == bits
+    in_older = tl.load(words + (1 - newer) * num_words + word, mask=readable, other=0) & bits == bits
+    found = readable & (in_newer | in_older)
+    if zeroing:
+        unwritten = readable & ~found
+        lane = tl.arange(0, sample_count)
+        for layer in tl.range(0, num_layers, num_stages=1):
+            start = (slot // block_size) * tl.load(strides + layer)
+            address = tl.load(addresses + layer)
+            for chunk in tl.range(0, cells_a_slot, sample_count, num_stages=1):
+                cell_row = (layer * block_size + slot % block_size)[:, None] * cells_a_slot + (chunk + lane)[None, :]
+                wanted = unwritten[:, None] & ((chunk + lane) < cells_a_slot)[None, :]
+                cell = tl.load(cells + cell_row, mask=wanted, other=0).to(tl.int64) + start[:, None]
+                if element_bytes == 1:
+                    tl.store(address.to(tl.pointer_type(tl.uint8)) + cell, 0, mask=wanted)
+                elif element_bytes == 2:
+                    tl.store(address.to(tl.pointer_type(tl.uint16)) + cell, 0, mask=wanted)
+                else:
+                    tl.store(address.to(tl.pointer_type(tl.uint32)) + cell, 0, mask=wanted)
+    else:
+        tl.atomic_or(words + newer * num_words + word, bits, mask=found & ~in_newer, sem="relaxed")
+        past = tl.max(tl.where(mine & ~found, position + 1, 0), 0)
+        if past > 0:
+            tl.atomic_max(past_unwritten + admitted, past, sem="relaxed")
+
+
+def record_written_rows(
+    filter_: WrittenRows, rows: RowCells, slots: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor
+) -> None:
+    """Remember the rows that lie in `slots` now. Capturable, allocates nothing.
+
+    slots: int32 or int64 [rows]; -1 (PAD) and slots behind the cache are skipped. tokens, positions: int32 or int64
+    [rows or more], what each row was written for.
+
+    Raises ValueError on wrong dtypes, shapes or devices. Launches nothing for zero rows.
+    """
+    count = slots.shape[0]
+    require_vector("slots", slots, like=filter_.words, dtypes=INDEX_DTYPES)
+    require_vector("tokens", tokens, like=filter_.words, at_least=count, dtypes=INDEX_DTYPES)
+    require_vector("positions", positions, like=filter_.words, at_least=count, dtypes=INDEX_DTYPES)
+    if count == 0:
+        return
+    record_kernel[(triton.cdiv(count, ROWS_A_PROGRAM),)](
+        filter_.words,
+        filter_.words.shape[1],
+        filter_.current,
+        rows.addresses,
+        rows.strides,
+        rows.samples,
+        len(rows.layers),
+        rows.block_size,
+        rows.num_slots,
+        slots,
+        tokens,
+        positions,
+        count,
+        element_bytes=rows.element_bytes,
+        sample_count=SAMPLES,
+        rows=ROWS_A_PROGRAM,
+        num_warps=NUM_WARPS,
+    )
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The requests whose restored rows are to be judged.
+
+    rows: int32 or int64 [admitted], where in `tables` and `token_ids` each request is; -1 is skipped.
+    restored_tokens: int32 [admitted]. most_restored: the largest of them, known on the host.
+    token_ids: int32 [requests, tokens], each request's own. tables: one int32 [requests, blocks] a draft group, not
+    shifted.
+    """
+
+    rows: torch.Tensor
+    restored_tokens: torch.Tensor
+    most_restored: int
+    token_ids: torch.Tensor
+    tables: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """One draft group, its rows, and which of its context-parallel ranks this is."""
+
+    group: DraftGroup
+    rows: RowCells
+    cp_rank: int = 0
+
+
+def find_unwritten_rows(
+    filter_: WrittenRows, groups: Sequence[GroupRows], admission: Admission, past_unwritten: torch.Tensor
+) -> None:
+    """past_unwritten[i] = 1 + the last restored position of request i whose row is not found in some group, or what it
+    holds already if that is more.
+
+    past_unwritten: int32 [admitted], zeros to begin with. A group with a sliding window is judged on its last
+    `sliding_window` restored positions. Under context parallelism a rank judges its own rows only: take the maximum
+    over the ranks. One launch a group; asynchronous.
+    """
+    for group, table in zip(groups, admission.tables, strict=True):
+        _check(filter_, group, table, admission, past_unwritten, alignment=1, zeroing=False)
+
+
+def zero_unwritten_rows(
+    filter_: WrittenRows, groups: Sequence[GroupRows], admission: Admission, alignment: int
+) -> None:
+    """Store zeros in the restored rows that are not found, of each request's last, partial block of `alignment` tokens.
+
+    Such a block cannot be hidden while the query lives in it. One launch a group; asynchronous.
+    """
+    for group, table in zip(groups, admission.tables, strict=True):
+        _check(filter_, group, table, admission, None, alignment=alignment, zeroing=True)
+
+
+def _check(
+    filter_: WrittenRows,
+    group: GroupRows,
+    table: torch.Tensor,
+    admission: Admission,
+    past_unwritten: torch.Tensor | None,
+    *,
+    alignment: int,
+    zeroing: bool,
+) -> None:
+    admitted = admission.rows.shape[0]
+    reach = min(alignment, admission.most_restored) if zeroing else admission.most_restored
+    if admitted == 0 or reach == 0:
+        return
+    rows = group.rows
+    check_kernel[(admitted, triton.cdiv(reach, ROWS_A_PROGRAM))](
+        filter_.words,
+        filter_.words.shape[1],
+        filter_.current,
+        rows.addresses,
+        rows.strides,
+        rows.samples,
+        len(rows.layers),
+        rows.block_size,
+        rows.num_slots,
+        table,
+        table.stride(0),
+        table.shape[1],
+        group.group.block_size,
+        group.group.sliding_window,
+        group.cp_rank,
+        admission.rows,
+        admission.restored_tokens,
+        admission.token_ids,
+        admission.token_ids.stride(0),
+        past_unwritten,
+        rows.cells,
+        rows.cells.shape[2],
+        alignment,
+        element_bytes=rows.element_bytes,
+        sample_count=SAMPLES,
+        cp_size=group.group.cp_size,
+        cp_interleave=group.group.cp_interleave,
+        rows=ROWS_A_PROGRAM,
+        zeroing=zeroing,
+        num_warps=NUM_WARPS,
+    )
