@@ -7,10 +7,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -75,20 +76,28 @@ def free_port() -> int:
 
 
 @contextmanager
-def live_server(log: Path, *, faults: bool = False, **popen: Any) -> Iterator[LiveServer]:
+def live_server(
+    log: Path,
+    *,
+    faults: bool = False,
+    more_args: Sequence[str] = (),
+    more_environment: Mapping[str, str] = MappingProxyType({}),
+    **popen: Any,
+) -> Iterator[LiveServer]:
     """Start the server, wait until it answers, and stop it in the end, whatever happens in between.
 
-    With `faults` it takes the calls that plant them.
+    With `faults` it takes the calls that plant them. `more_args` are vLLM's; `more_environment` has the last word.
     """
     port = free_port()
     vllm_args = f"--host 127.0.0.1 --port {port} --served-model-name tiny".split() + ENGINE_ARGS + FAULTS * faults
+    vllm_args += more_args
     environment = offline_environment()
     if faults:
         environment |= {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(TESTS / "faults")}
     options = ["--draft", str(DFLASH), "--status", "--log-file", str(log), "--quiet"]
     tool = subprocess.Popen(
         [TOOL, "serve", str(TARGET), *options, "--", *vllm_args],
-        env=environment,
+        env=environment | dict(more_environment),
         text=True,
         **popen,
     )

@@ -14,7 +14,7 @@ from dspark_cli.status_plugin.asked_once import AskedOnce
 from dspark_cli.status_plugin.names import ENGINE_METHOD, WORKER_COUNTERS
 from dspark_cli.status_plugin.worker_question import engines_behind, server_refusal
 
-MOMENT_S = 1.0
+MOMENT_S = 0.5
 Counters = dict[str, Any]
 """`policy`, `workers` and `acceptance` of the status, or `unsupported`, a reason."""
 

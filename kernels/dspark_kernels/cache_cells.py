@@ -5,15 +5,16 @@ block's first one. They are found by writing (see `find_cells`), not from shapes
 quantised layouts are all alike.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 ELEMENTS = {1: torch.int8, 2: torch.int16, 4: torch.int32}
 """The cells are read as integers of the cache's element size: equal bytes, equal cells."""
-ATTEMPTS = 2
-"""Random rows may hold a zero that looks unwritten; what one attempt misses another finds."""
+MOST_ATTEMPTS = 8
+"""A random value may be stored as zero, which looks unwritten (often where it takes one byte): what one attempt misses
+another finds. They end with the first that shows nothing new."""
 
 
 class CellsNotFound(Exception):
@@ -25,12 +26,14 @@ class LayerCells:
     """One layer's cache. `elements`: integer vector, the layer's memory from block 0's first element on.
 
     block_stride: elements from one block to the next. block_size: slots a block of this cache (the attention kernel's
-    block, which may be a part of the manager's). cells: int32 [block_size, cells a slot], offsets from the block.
+    block, which may be a part of the manager's). num_slots: slots of all blocks. cells: [block_size, cells a slot],
+    offsets from the block; int32, or int64 where the layer is too long for it.
     """
 
     elements: torch.Tensor
     block_stride: int
     block_size: int
+    num_slots: int
     cells: torch.Tensor
 
     def at(self, slots: torch.Tensor, cells: torch.Tensor | None = None) -> torch.Tensor:
@@ -51,18 +54,30 @@ def find_cells(cache: torch.Tensor, num_slots: int, write: Callable[[torch.Tenso
 
     Raises CellsNotFound where blocks, or slots within a block, cannot be told apart.
     """
+    if cache.element_size() not in ELEMENTS:
+        raise CellsNotFound(f"elements of {cache.element_size()} bytes ({cache.dtype})")
     dim, block_size = _block_dimension(cache, num_slots)
-    page = cache.select(dim, 0)
-    every = torch.arange(block_size, device=cache.device)
-    where, owners = _merged([_attempt(page, every, write) for _ in range(ATTEMPTS)])
+    page = _as_integers(cache.select(dim, 0))
+    owner = _owners(page, block_size, write)
+    where = (owner >= 0).nonzero()
     offsets = (where * torch.tensor(page.stride(), device=where.device)).sum(1)
-    per_slot = torch.bincount(owners, minlength=block_size)
-    fewest = int(per_slot.min())
-    if fewest == 0 or fewest < int(per_slot.max()) // 2:
-        raise CellsNotFound(f"slots of a block own from {fewest} to {int(per_slot.max())} cells")
-    by_slot = [offsets[owners == slot][:fewest] for slot in range(block_size)]
     elements = _elements(cache)
-    return LayerCells(elements, cache.stride(dim), block_size, torch.stack(by_slot).to(torch.int32).contiguous())
+    return LayerCells(
+        elements=elements,
+        block_stride=cache.stride(dim),
+        block_size=block_size,
+        num_slots=num_slots,
+        cells=_by_slot(offsets, owner[owner >= 0], block_size).to(
+            torch.int32 if elements.shape[0] <= torch.iinfo(torch.int32).max else torch.int64
+        ),
+    )
+
+
+def padded(cells: torch.Tensor, width: int) -> torch.Tensor:
+    """[..., width]: the last of `cells` over and over where there are fewer. To read or zero a cell twice is harmless.
+
+    Raises IndexError for no cells."""
+    return cells[..., torch.arange(width, device=cells.device).clamp(max=cells.shape[-1] - 1)]
 
 
 def _block_dimension(cache: torch.Tensor, num_slots: int) -> tuple[int, int]:
@@ -72,40 +87,38 @@ def _block_dimension(cache: torch.Tensor, num_slots: int) -> tuple[int, int]:
     raise CellsNotFound(f"no dimension of {tuple(cache.shape)} divides {num_slots} slots into blocks")
 
 
-def _attempt(page: torch.Tensor, every: torch.Tensor, write: Callable[[torch.Tensor], None]) -> torch.Tensor:
-    """The owning slot of each element of `page`, -1 where it has none or is ambiguous."""
-
-    def changed(wanted: torch.Tensor) -> torch.Tensor:
-        page.zero_()
-        write(torch.where(wanted, every, -1))
-        return _as_integers(page) != 0
-
-    written = changed(torch.ones_like(every, dtype=torch.bool))
-    owner = torch.zeros(page.shape, dtype=torch.int64, device=page.device)
-    sure = written.clone()
-    for bit in range(max(int(every.shape[0]) - 1, 1).bit_length()):
-        has_bit = (every >> bit) & 1 == 1
-        in_ones, in_zeros = changed(has_bit), changed(~has_bit)
-        sure &= in_ones ^ in_zeros
-        owner += in_ones.long() << bit
+def _owners(page: torch.Tensor, block_size: int, write: Callable[[torch.Tensor], None]) -> torch.Tensor:
+    """The owning slot of each element of `page`, -1 where it has none or changes with several."""
+    every = torch.arange(block_size, device=page.device)
+    bits = max(block_size - 1, 1).bit_length()
+    changed = torch.zeros(2, bits, *page.shape, dtype=torch.bool, device=page.device)
+    for _ in range(MOST_ATTEMPTS):
+        known = changed.clone()
+        for bit in range(bits):
+            for value in (0, 1):
+                page.zero_()
+                write(torch.where((every >> bit) & 1 == value, every, -1))
+                changed[value, bit] |= page != 0
+        if torch.equal(changed, known):
+            break
     page.zero_()
-    return torch.where(sure & (owner < every.shape[0]), owner, -1)
+    slot = torch.stack([changed[1, bit].long() << bit for bit in range(bits)]).sum(0)
+    alone = (changed[0] ^ changed[1]).all(0) & (slot < block_size)
+    return torch.where(alone, slot, -1)
 
 
-def _merged(attempts: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Indices [elements, dimensions] and owners of the elements that an attempt found.
+def _by_slot(offsets: torch.Tensor, owners: torch.Tensor, block_size: int) -> torch.Tensor:
+    """The `offsets` of each slot, [block_size, most that a slot owns].
 
-    Raises CellsNotFound where two attempts give one element to different slots, or none finds any.
+    Raises CellsNotFound where a slot owns none, or less than half as many as another.
     """
-    owner = torch.full_like(attempts[0], -1)
-    for found in attempts:
-        if bool(((owner >= 0) & (found >= 0) & (owner != found)).any()):
-            raise CellsNotFound("an element belongs to one slot, then to another")
-        owner = torch.where(found >= 0, found, owner)
-    where = (owner >= 0).nonzero()
-    if where.shape[0] == 0:
-        raise CellsNotFound("nothing of the cache changed when rows were stored")
-    return where, owner[owner >= 0]
+    per_slot = torch.bincount(owners, minlength=block_size)
+    fewest, most = int(per_slot.min()), int(per_slot.max())
+    if most == 0:
+        raise CellsNotFound("no element of the cache changes with the rows of one slot alone")
+    if fewest == 0 or fewest < most // 2:
+        raise CellsNotFound(f"slots of a block own from {fewest} to {most} cells")
+    return torch.stack([padded(offsets[owners == slot], most) for slot in range(block_size)])
 
 
 def _as_integers(tensor: torch.Tensor) -> torch.Tensor:

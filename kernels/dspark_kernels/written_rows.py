@@ -22,7 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
-from dspark_kernels.cache_cells import LayerCells
+from dspark_kernels.cache_cells import LayerCells, padded
 from dspark_kernels.draft_groups import DraftGroup
 from dspark_kernels.launch_checks import INDEX_DTYPES, require_vector
 from dspark_kernels.slot_tags import mix32
@@ -39,8 +39,8 @@ BITS_A_ROW = 4
 class RowCells:
     """The rows of one draft group: its layers' caches by address, so that one launch reads all of them.
 
-    samples: int32 [layers, block_size, SAMPLES], offsets of the cells in a fingerprint. cells: int32 [layers,
-    block_size, cells a slot], all of them. addresses, strides: int64 [layers], strides in elements a block.
+    samples: [layers, block_size, SAMPLES], offsets of the cells in a fingerprint. cells: [layers, block_size, cells a
+    slot], all of them. addresses, strides: int64 [layers], strides in elements a block.
     """
 
     layers: tuple[LayerCells, ...]
@@ -54,8 +54,7 @@ class RowCells:
     @property
     def num_slots(self) -> int:
         """Slots of the smallest layer; one at or behind it is nobody's."""
-        layer = min(self.layers, key=lambda each: each.elements.shape[0] // each.block_stride)
-        return -(-layer.elements.shape[0] // layer.block_stride) * self.block_size
+        return min(layer.num_slots for layer in self.layers)
 
 
 def row_cells(layers: Sequence[LayerCells]) -> RowCells:
@@ -67,13 +66,13 @@ def row_cells(layers: Sequence[LayerCells]) -> RowCells:
         raise ValueError(f"layers of one draft group differ in (block size, element bytes): {sorted(sizes)}")
     block_size, element_bytes = sizes.pop()
     device = layers[0].elements.device
-    fewest = min(layer.cells.shape[1] for layer in layers)
+    most = max(layer.cells.shape[1] for layer in layers)
     return RowCells(
         layers=tuple(layers),
         block_size=block_size,
         element_bytes=element_bytes,
         samples=torch.stack([_spread(layer.cells) for layer in layers]).contiguous(),
-        cells=torch.stack([layer.cells[:, :fewest] for layer in layers]).contiguous(),
+        cells=torch.stack([padded(layer.cells, most) for layer in layers]).contiguous(),
         addresses=torch.tensor([layer.elements.data_ptr() for layer in layers], dtype=torch.int64, device=device),
         strides=torch.tensor([layer.block_stride for layer in layers], dtype=torch.int64, device=device),
     )
@@ -228,15 +227,15 @@ def restored_slot(
     cp_size: tl.constexpr,
     cp_interleave: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
-    """The slot of each position on this rank, and whether it is this rank's and within the row."""
+    """The slot of each position on this rank, negative behind the end of the row, and whether it is this rank's."""
     virtual = position % (group_block * cp_size)
     offset = virtual
     if cp_size > 1:
         live = live & (virtual // cp_interleave % cp_size == cp_rank)
         offset = virtual // (cp_interleave * cp_size) * cp_interleave + virtual % cp_interleave
     entry = position // (group_block * cp_size)
-    live = live & (entry < table_width)
-    block = tl.load(table + request * table_stride + entry, mask=live, other=0).to(tl.int64)
+    within = live & (entry < table_width)
+    block = tl.load(table + request * table_stride + entry, mask=within, other=-1).to(tl.int64)
     return block * group_block + offset, live
 
 

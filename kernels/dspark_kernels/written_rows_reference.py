@@ -34,7 +34,7 @@ def record_written_rows_reference(
     filter_: WrittenRows, rows: RowCells, slots: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor
 ) -> None:
     """See `record_written_rows`."""
-    live = ((slots >= 0) & (slots < rows.num_slots)).nonzero().squeeze(1)
+    live = _readable(rows, slots).nonzero().squeeze(1)
     if live.shape[0] == 0:
         return
     first, second = fingerprint_reference(rows, slots[live], tokens[live], positions[live])
@@ -47,10 +47,11 @@ def find_unwritten_rows_reference(
     """See `find_unwritten_rows`."""
     for group, table in zip(groups, admission.tables, strict=True):
         for at, (request, restored) in enumerate(_requests(admission)):
-            first_seen = max(restored - group.group.sliding_window, 0) if group.group.sliding_window else 0
-            unwritten = _unwritten(filter_, group, table, admission, request, range(first_seen, restored))
-            if unwritten.shape[0]:
-                past_unwritten[at] = torch.maximum(past_unwritten[at], unwritten.max().to(torch.int32) + 1)
+            positions, slots = _rows_on_rank(group, table[request], range(_first_seen(group, restored), restored))
+            found, word, bits = _look_up(filter_, group.rows, slots, admission.token_ids[request, positions], positions)
+            _put(filter_, word[found], bits[found])
+            if not bool(found.all()):
+                past_unwritten[at] = max(int(past_unwritten[at]), int(positions[~found].max()) + 1)
 
 
 def zero_unwritten_rows_reference(
@@ -59,13 +60,12 @@ def zero_unwritten_rows_reference(
     """See `zero_unwritten_rows`."""
     for group, table in zip(groups, admission.tables, strict=True):
         for request, restored in _requests(admission):
-            residual = range(restored - restored % alignment, restored)
-            if group.group.sliding_window:
-                residual = range(max(residual.start, restored - group.group.sliding_window), restored)
-            unwritten = _unwritten(filter_, group, table, admission, request, residual)
-            slots, _ = _slots(group, table[request], unwritten)
+            first = max(restored - restored % alignment, _first_seen(group, restored))
+            positions, slots = _rows_on_rank(group, table[request], range(first, restored))
+            found, _, _ = _look_up(filter_, group.rows, slots, admission.token_ids[request, positions], positions)
+            unwritten = slots[~found & _readable(group.rows, slots)]
             for at, layer in enumerate(group.rows.layers):
-                layer.elements[layer.at(slots, group.rows.cells[at])] = 0
+                layer.elements[layer.at(unwritten, group.rows.cells[at])] = 0
 
 
 def _requests(admission: Admission) -> list[tuple[int, int]]:
@@ -75,36 +75,40 @@ def _requests(admission: Admission) -> list[tuple[int, int]]:
     ]
 
 
-def _unwritten(
-    filter_: WrittenRows, group: GroupRows, table: torch.Tensor, admission: Admission, request: int, positions: range
-) -> torch.Tensor:
-    """Those of `positions` on this rank whose rows are not found; rows found are put into the current generation."""
-    where = torch.arange(positions.start, positions.stop, device=table.device)
-    where = where[where // group.group.virtual_block_size < table.shape[1]]
-    slots, mine = _slots(group, table[request], where)
-    where, slots = where[mine], slots[mine]
-    readable = (slots >= 0) & (slots < group.rows.num_slots)
-    if where.shape[0] == 0:
-        return where
-    tokens = admission.token_ids[request, where]
-    first, second = fingerprint_reference(group.rows, torch.where(readable, slots, 0), tokens, where)
-    word, bits = first & (filter_.words.shape[1] - 1), _bits(second)
-    found = readable & ((filter_.words[:, word] & bits) == bits).any(0)
-    _put(filter_, word[found], bits[found])
-    return where[~found]
+def _first_seen(group: GroupRows, restored: int) -> int:
+    window = group.group.sliding_window
+    return max(restored - window, 0) if window else 0
 
 
-def _slots(group: GroupRows, table_row: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The slot of each position on this rank, and whether it is this rank's."""
+def _rows_on_rank(group: GroupRows, table_row: torch.Tensor, positions: range) -> tuple[torch.Tensor, torch.Tensor]:
+    """Those of `positions` that are this rank's, and their slots, negative behind the end of the table's row."""
     geometry = group.group
-    within = positions % geometry.virtual_block_size
-    mine = within // geometry.cp_interleave % geometry.cp_size == group.cp_rank
-    rounds = within // (geometry.cp_interleave * geometry.cp_size)
-    offset = rounds * geometry.cp_interleave + within % geometry.cp_interleave
-    if geometry.cp_size == 1:
-        mine, offset = torch.ones_like(mine), within
-    blocks = table_row[positions // geometry.virtual_block_size].long()
-    return blocks * geometry.block_size + offset, mine
+    position = torch.arange(positions.start, positions.stop, device=table_row.device)
+    within = position % geometry.virtual_block_size
+    offset = within
+    if geometry.cp_size > 1:
+        turn, of_turn = within // geometry.cp_interleave, within % geometry.cp_interleave
+        mine = turn % geometry.cp_size == group.cp_rank
+        offset = (turn // geometry.cp_size * geometry.cp_interleave + of_turn)[mine]
+        position = position[mine]
+    entry = position // geometry.virtual_block_size
+    width = table_row.shape[0]
+    block = torch.where(entry < width, table_row[entry.clamp(max=width - 1)].long(), -1)
+    return position, block * geometry.block_size + offset
+
+
+def _readable(rows: RowCells, slots: torch.Tensor) -> torch.Tensor:
+    return (slots >= 0) & (slots < rows.num_slots)
+
+
+def _look_up(
+    filter_: WrittenRows, rows: RowCells, slots: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Whether each row is found, its word in a generation, and its bits there."""
+    readable = _readable(rows, slots)
+    first, second = fingerprint_reference(rows, torch.where(readable, slots, 0), tokens, positions)
+    word, bits = first & (filter_.words.shape[1] - 1), _bits(second)
+    return readable & ((filter_.words[:, word] & bits) == bits).any(0), word, bits
 
 
 def _put(filter_: WrittenRows, word: torch.Tensor, bits: torch.Tensor) -> None:

@@ -81,9 +81,10 @@ def test_the_log_and_the_metrics_agree_and_say_less(server: LiveServer) -> None:
 def test_asking_often_while_the_server_works_does_no_harm(server: LiveServer) -> None:
     text = server.complete(prompts()[3], max_tokens=32)
     with httpx.Client() as client:
-        answers = {client.get(f"{server.url}/dspark/status", timeout=30).text for _ in range(50)}
+        answers = [client.get(f"{server.url}/dspark/status", timeout=30).json() for _ in range(50)]
 
-    assert len(answers) == 1
+    assert all(answer["cache"] == answers[0]["cache"] for answer in answers)
+    assert all("workers" in answer["draft_context"] for answer in answers)
     assert server.complete(prompts()[3], max_tokens=32)
     assert text
     assert read_running_cache(server.url).source is CacheSource.PLUGIN
