@@ -26,10 +26,10 @@ STOPPED_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
-class LiveServer:
+class Served:
+    """A server at `url` that calls its model "tiny"."""
+
     url: str
-    tool: subprocess.Popen[str]
-    log: Path
 
     def metrics(self) -> str:
         return httpx.get(f"{self.url}/metrics", timeout=10).text
@@ -51,6 +51,14 @@ class LiveServer:
     def _call(self, method: str, *arguments: object) -> None:
         body = {"method": method, "args": list(arguments)}
         httpx.post(f"{self.url}/collective_rpc", json=body, timeout=60).raise_for_status()
+
+
+@dataclass(frozen=True)
+class LiveServer(Served):
+    """One that this process started."""
+
+    tool: subprocess.Popen[str]
+    log: Path
 
     def stop(self) -> int:
         """Interrupt `dspark-tool serve` as Ctrl-C would; its exit code."""
@@ -79,6 +87,7 @@ def free_port() -> int:
 def live_server(
     log: Path,
     *,
+    draft: Path = DFLASH,
     faults: bool = False,
     more_args: Sequence[str] = (),
     more_environment: Mapping[str, str] = MappingProxyType({}),
@@ -94,7 +103,7 @@ def live_server(
     environment = offline_environment()
     if faults:
         environment |= {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(TESTS / "faults")}
-    options = ["--draft", str(DFLASH), "--status", "--log-file", str(log), "--quiet"]
+    options = ["--draft", str(draft), "--status", "--log-file", str(log), "--quiet"]
     tool = subprocess.Popen(
         [TOOL, "serve", str(TARGET), *options, "--", *vllm_args],
         env=environment | dict(more_environment),

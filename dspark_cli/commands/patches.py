@@ -7,7 +7,7 @@ import typer
 from dspark_cli.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
-    from dspark_cli.patches.patch import SourceVerdict
+    from dspark_cli.patches.patch import Judgement, SourceVerdict
 
 
 def patches(
@@ -23,7 +23,8 @@ def patches(
     """Show which fixes for drafters this vLLM has, gets or lacks.
 
     The sources are read and compared with those that are known; nothing of them is imported or run. What is unknown
-    is unsupported. Exit code 1 where a patch is unsupported or failed; 0 with --releases, which reads no sources.
+    is unsupported. Exit code 1 where a patch failed, or is unsupported and no part of this tool warns of what it
+    mends; 0 with --releases, which reads no sources.
 
     \b
     native       this vLLM has the fix
@@ -39,7 +40,6 @@ def patches(
     dspark-tool patches --releases
     """
     from dspark_cli.patches.matrix import read_matrix, release_table
-    from dspark_cli.patches.patch import Status
     from dspark_cli.patches.registry import PATCHES
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.patches import show_releases, show_verdict
@@ -58,8 +58,16 @@ def patches(
         print_json("patches", verdict)
     else:
         show_verdict(verdict)
-    if any(judgement.status in (Status.UNSUPPORTED, Status.FAILED) for judgement in verdict.judgements):
+    if any(is_finding(judgement) for judgement in verdict.judgements):
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def is_finding(judgement: "Judgement") -> bool:
+    """Whether there is something that no part of this tool would tell."""
+    from dspark_cli.patches.patch import Status
+
+    unwarned = judgement.status is Status.UNSUPPORTED and judgement.warned_by is None
+    return unwarned or judgement.status is Status.FAILED
 
 
 def _judged(given: str | None) -> "SourceVerdict":

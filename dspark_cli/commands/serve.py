@@ -29,6 +29,20 @@ def serve(
     status: Annotated[
         bool, typer.Option("--status", help="Answer GET /dspark/status, for inspect-cache --url. Read-only.")
     ] = False,
+    draft_context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="What the drafter sees of restored tokens: validity (what it wrote itself; the default), restored"
+            " (nothing of whole blocks), or off (everything, as vLLM does).",
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="PATCH", help="Leave one patch out; may be given again.")
+    ] = None,
+    allow_unpatched: Annotated[
+        bool, typer.Option("--allow-unpatched", help="Start even where a patch that this start needs does not fit.")
+    ] = False,
     vllm_args: Annotated[
         list[str] | None, typer.Argument(metavar="-- VLLM_ARGS", help="Any arguments of vllm serve, as they are.")
     ] = None,
@@ -36,11 +50,14 @@ def serve(
 ) -> None:
     """Start vLLM for a target with a drafter.
 
-    Returns the server's own exit code. Ctrl-C and SIGTERM are passed on to it.
+    Returns the server's own exit code. Ctrl-C and SIGTERM are passed on to it. The patches of dspark-tool that apply
+    to this vLLM are added in its memory (dspark-tool patches lists them); nothing of it is changed on disk. Exit code
+    3 where one that is needed does not fit.
 
     \b
     dspark-tool serve ./target --draft ./drafter
     dspark-tool serve ./target --draft ./drafter --dry-run -- --port 8001
+    dspark-tool serve ./target --draft ./drafter --draft-context off
     dspark-tool serve ./target --draft ./drafter -- \\
         --speculative-config '{"attention_backend": "FLASH_ATTN"}'
     """
@@ -48,6 +65,7 @@ def serve(
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.serve import StartupDisplay, show_command, show_end
     from dspark_cli.serving.command import serve_command
+    from dspark_cli.serving.patched_runtime import Wanted
     from dspark_cli.serving.speculative import speculate
     from dspark_cli.sources.checkpoint import check_target
     from dspark_cli.sources.vllm_install import find_vllm
@@ -55,8 +73,9 @@ def serve(
     check_target(model)
     install = find_vllm()
     speculation = speculate(draft, method, tokens)
-    command = serve_command(install, model, speculation, vllm_args or [], status)
-    for doubt in [*speculation.doubts, *install.doubts]:
+    wanted = Wanted(draft_context, tuple(without or ()), allow_unpatched)
+    command = serve_command(install, model, speculation, vllm_args or [], status, wanted)
+    for doubt in [*speculation.doubts, *install.doubts, *command.runtime.notes]:
         show_note(doubt)
     if dry_run:
         if json:

@@ -3,18 +3,18 @@
 It knows no model runner. `runner_v1` and `runner_v2` tell it of admissions and draft steps, and act on what it says.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from dspark_kernels import written_rows, written_rows_reference
+from dspark_kernels import hidden_lengths, written_rows, written_rows_reference
 from dspark_kernels.draft_groups import hidden_alignment
+from dspark_kernels.hidden_lengths import COUNTED
 from dspark_kernels.written_rows import Admission, GroupRows, WrittenRows
 
 from dspark_cli.draft_context.policy import Policy
-
-COUNTED = ("admissions", "restored_tokens", "valid_tokens", "hidden_tokens", "zeroed_tokens")
 
 MaximumOverRanks = Callable[[torch.Tensor], None]
 
@@ -27,8 +27,32 @@ class RowStore:
     written: WrittenRows
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """The same five steps on a GPU and in plain PyTorch."""
+
+    record: Callable[..., None]
+    find_unwritten: Callable[..., None]
+    zero_unwritten: Callable[..., None]
+    settle: Callable[..., None]
+
+
+ON_GPU = Kernels(
+    written_rows.record_written_rows,
+    written_rows.find_unwritten_rows,
+    written_rows.zero_unwritten_rows,
+    hidden_lengths.settle_hidden_lengths,
+)
+ANYWHERE = Kernels(
+    written_rows_reference.record_written_rows_reference,
+    written_rows_reference.find_unwritten_rows_reference,
+    written_rows_reference.zero_unwritten_rows_reference,
+    hidden_lengths.settle_hidden_lengths_reference,
+)
+
+
 class DraftContext:
-    """Hidden lengths by request slot, kept on the device; a mirror on the host says which slots have any.
+    """Hidden lengths by request slot, kept on the device; a mirror on the host says which slots may have any.
 
     hidden_tokens: int32 [slots], whole blocks of every draft group. counts: int64 [len(COUNTED)], since start.
     """
@@ -46,17 +70,16 @@ class DraftContext:
         self.alignment = hidden_alignment([group.group for group in store.groups])
         self.hidden_tokens = torch.zeros(num_slots, dtype=torch.int32, device=device)
         self.counts = torch.zeros(len(COUNTED), dtype=torch.int64, device=device)
-        self._restored = np.zeros(num_slots, dtype=np.int32)
+        self._mirror = HiddenMirror(num_slots, device)
         self._unjudged: dict[int, int] = {}
         self._maximum_over_ranks = maximum_over_ranks
-        self._kernels = written_rows if device.type == "cuda" else None
-        self._device = device
+        self._kernels = ON_GPU if device.type == "cuda" else ANYWHERE
 
     def admit(self, slot: int, restored_tokens: int) -> None:
         """A request took `slot`, with its first tokens restored. Its rows are judged in the next draft step."""
-        if restored_tokens or self._restored[slot]:
+        if restored_tokens or self._mirror.may_hide[slot]:
             self._unjudged[slot] = restored_tokens
-        self._restored[slot] = restored_tokens
+        self._mirror.admit(slot, restored_tokens > 0)
 
     def unjudged(self) -> dict[int, int]:
         """Restored tokens by slot, of the requests admitted since the last call."""
@@ -64,59 +87,87 @@ class DraftContext:
         return unjudged
 
     def hides_in(self, slots: np.ndarray) -> bool:
-        """Whether something may be hidden of a request in one of `slots`. Never asks the device."""
-        return bool(self._restored[slots].any())
+        """Whether something may be hidden of a request in one of `slots`. Never waits for the device."""
+        if self.policy is Policy.OFF:
+            return False
+        self._mirror.catch_up()
+        return bool(self._mirror.may_hide[slots].any())
 
     def record(self, group: int, slots: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor) -> None:
         """The drafter has just stored context rows of draft group `group`; see `record_written_rows`."""
-        rows = self.store.groups[group].rows
-        if self._kernels is not None:
-            written_rows.record_written_rows(self.store.written, rows, slots, tokens, positions)
-        else:
-            written_rows_reference.record_written_rows_reference(self.store.written, rows, slots, tokens, positions)
+        self._kernels.record(self.store.written, self.store.groups[group].rows, slots, tokens, positions)
 
-    def judge(self, slots: torch.Tensor, admission: Admission) -> None:
-        """Set the hidden lengths of admitted requests. slots: int64 [admitted], where `hidden_tokens` keeps them.
+    def judge(self, slots: dict[int, int], slots_there: torch.Tensor, admission: Admission) -> None:
+        """Set the hidden lengths of admitted requests. slots: restored tokens by slot, in the order of `admission`;
+        slots_there: the same slots on the device, int64 [admitted].
 
-        All of it stays on the device. The rows of the last, partial block cannot be hidden: those that the drafter did
+        Nothing waits for the device. The rows of the last, partial block cannot be hidden: those that the drafter did
         not write are zeroed, once, for nobody can use them.
         """
-        restored = admission.restored_tokens
-        whole = restored // self.alignment * self.alignment
-        past = torch.zeros_like(restored)
-        self._find_unwritten(admission, past)
+        if self.policy is Policy.OFF:
+            return
+        past = torch.zeros_like(admission.restored_tokens)
+        self._kernels.find_unwritten(self.store.written, self.store.groups, admission, past)
         if self._maximum_over_ranks is not None:
             self._maximum_over_ranks(past)
-        if self.policy is Policy.RESTORED:
-            past = torch.maximum(past, whole)
-        aligned = (past + self.alignment - 1) // self.alignment * self.alignment
-        hidden = torch.minimum(aligned, whole)
-        zeroed = torch.clamp(past - whole, min=0)
-        if self.alignment > 1:
-            self._zero_unwritten(admission)
-        self.hidden_tokens[slots] = hidden
-        sums = torch.stack([torch.ones_like(restored), restored, restored - hidden - zeroed, hidden, zeroed])
-        sums[:, restored == 0] = 0
-        self.counts += sums.sum(1)
+        if any(restored % self.alignment for restored in slots.values()):
+            self._kernels.zero_unwritten(self.store.written, self.store.groups, admission, self.alignment)
+        self._kernels.settle(
+            past,
+            admission.restored_tokens,
+            slots_there,
+            self.hidden_tokens,
+            self.counts,
+            alignment=self.alignment,
+            hide_all=self.policy is Policy.RESTORED,
+        )
+        self._mirror.follow(slots, self.hidden_tokens, slots_there)
 
     def forget(self) -> None:
         """The caches have lost their content."""
-        self.store.written.forget()
+        with torch.inference_mode():
+            self.store.written.forget()
 
     def totals(self) -> dict[str, int]:
         """What `counts` holds, by name. Waits for the device."""
         return dict(zip(COUNTED, self.counts.tolist(), strict=True))
 
-    def _find_unwritten(self, admission: Admission, past: torch.Tensor) -> None:
-        if self._kernels is not None:
-            written_rows.find_unwritten_rows(self.store.written, self.store.groups, admission, past)
-        else:
-            written_rows_reference.find_unwritten_rows_reference(self.store.written, self.store.groups, admission, past)
 
-    def _zero_unwritten(self, admission: Admission) -> None:
-        if self._kernels is not None:
-            written_rows.zero_unwritten_rows(self.store.written, self.store.groups, admission, self.alignment)
-        else:
-            written_rows_reference.zero_unwritten_rows_reference(
-                self.store.written, self.store.groups, admission, self.alignment
-            )
+class HiddenMirror:
+    """On the host, which slots may have hidden tokens: `may_hide`, bool [slots].
+
+    A slot with restored tokens may, until the device's answer that it has none has come over by itself. So a request
+    whose restored rows are all good costs later steps nothing.
+    """
+
+    def __init__(self, num_slots: int, device: torch.device) -> None:
+        self.may_hide = np.zeros(num_slots, dtype=np.bool_)
+        self._admission = np.zeros(num_slots, dtype=np.int64)
+        self._under_way: deque[tuple[torch.Event | None, np.ndarray, np.ndarray, torch.Tensor]] = deque()
+        self._waits = device.type == "cuda"
+
+    def admit(self, slot: int, restored: bool) -> None:
+        self.may_hide[slot] = restored
+        self._admission[slot] += 1
+
+    def follow(self, slots: dict[int, int], hidden_tokens: torch.Tensor, slots_there: torch.Tensor) -> None:
+        """Ask the device for the hidden lengths of `slots`; `catch_up` reads the answer when it is there."""
+        here = np.fromiter(slots, dtype=np.int64, count=len(slots))
+        answer = hidden_tokens[slots_there]
+        event = None
+        if self._waits:
+            # Only memory that is pinned takes a copy without making the host wait.
+            pinned = torch.empty(len(slots), dtype=answer.dtype, pin_memory=True)
+            answer = pinned.copy_(answer, non_blocking=True)
+            event = torch.Event(device=hidden_tokens.device)
+            event.record()
+        self._under_way.append((event, here, self._admission[here], answer))
+
+    def catch_up(self) -> None:
+        while self._under_way:
+            event, slots, admission, answer = self._under_way[0]
+            if event is not None and not event.query():
+                return
+            self._under_way.popleft()
+            still_there = self._admission[slots] == admission
+            self.may_hide[slots[still_there]] = answer.numpy()[still_there] > 0

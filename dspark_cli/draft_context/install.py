@@ -4,23 +4,19 @@ import logging
 from typing import Any
 
 from dspark_cli.draft_context.installed import HERE
-from dspark_cli.draft_context.policy import asked_policy
+from dspark_cli.draft_context.policy import asked_policy, left_out
 
 logger = logging.getLogger("vllm.dspark_tool")
-METHODS = ("dflash", "dspark")
 
 
 def install_for(config: Any) -> None:
     """config: the worker's VllmConfig. What is not done, and why, is in `HERE.inactive`."""
     HERE.policy = asked_policy()
-    HERE.inactive = _refusal(config)
+    uses_v2 = bool(getattr(config, "use_v2_model_runner", False))
+    row = "draft_context_v2" if uses_v2 else "draft_context_v1"
+    HERE.inactive = _refusal(config) or _misfit(row)
     if HERE.inactive is None:
-        if getattr(config, "use_v2_model_runner", False):
-            from dspark_cli.draft_context.runner_v2 import install
-        else:
-            from dspark_cli.draft_context.runner_v1 import install
-        install()
-        HERE.inactive = "no draft step yet"
+        HERE.inactive = _installed(row, uses_v2) or "no draft step yet"
     logger.info("draft context: %s (%s)", HERE.policy, HERE.inactive)
 
 
@@ -33,3 +29,40 @@ def _refusal(config: Any) -> str | None:
     if config.parallel_config.prefill_context_parallel_size > 1:
         return "prefill context parallelism deals a step's tokens out to ranks"
     return None
+
+
+def _misfit(row: str) -> str | None:
+    """Why the registry's patch `row` must not be installed in the vLLM of this process."""
+    from dspark_cli.patches.put_on import judged_here, misfit
+    from dspark_cli.patches.registry import PATCHES
+
+    if row in left_out():
+        return f"{row} was left out"
+    reason = misfit(judged_here([patch for patch in PATCHES if patch.name == row])[0])
+    return reason and _failed(row, reason)
+
+
+def _installed(row: str, uses_v2: bool) -> str | None:
+    """Wrap vLLM's functions; None, or why none of them is wrapped."""
+    from dspark_cli.draft_context.wrapping import all_or_nothing
+    from dspark_cli.patches.put_on import one_line
+
+    try:
+        with all_or_nothing():
+            if uses_v2:
+                from dspark_cli.draft_context.runner_v2 import install
+            else:
+                from dspark_cli.draft_context.runner_v1 import install
+            install()
+    except Exception as error:
+        return _failed(row, one_line(error))
+    if row not in HERE.applied:
+        HERE.applied.append(row)
+    HERE.failed.pop(row, None)
+    return None
+
+
+def _failed(row: str, reason: str) -> str:
+    HERE.failed[row] = reason
+    logger.error("patch %s: not applied: %s", row, reason)
+    return f"{row}: {reason}"

@@ -3,18 +3,24 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from dspark_cli.draft_context.context import COUNTED, DraftContext
+from dspark_kernels.hidden_lengths import COUNTED
+
+from dspark_cli.draft_context.context import DraftContext
 from dspark_cli.draft_context.policy import Policy, asked_policy
 
 
 @dataclass
 class Installed:
-    """`inactive` says why there is no context; the context comes with the first draft step, or with graph capture."""
+    """`inactive` says why there is no context; the context comes with the first draft step, or with graph capture.
+
+    applied: names of the registry's patches that are on in this process. failed: those asked for that are not, and why.
+    """
 
     policy: Policy = Policy.OFF
     inactive: str | None = "not asked for"
     context: DraftContext | None = None
     applied: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 HERE = Installed()
@@ -31,6 +37,7 @@ def describe(worker: Any) -> dict[str, Any]:
         "active": HERE.context is not None,
         "inactive_reason": HERE.inactive,
         "patches": list(HERE.applied),
+        "failed_patches": dict(HERE.failed),
     }
     try:
         return {**plain, **(HERE.context.totals() if HERE.context else dict.fromkeys(COUNTED, 0))}

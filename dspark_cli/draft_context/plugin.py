@@ -20,5 +20,7 @@ def keep_draft_context() -> None:
 def _make_worker(stock: Any, worker: Any, *args: Any, **kwargs: Any) -> None:
     stock(worker, *args, **kwargs)
     from dspark_cli.draft_context.install import install_for
+    from dspark_cli.patches.put_on import require_all_ranks_alike
 
     install_for(worker.vllm_config)
+    require_all_ranks_alike(worker.vllm_config.parallel_config)

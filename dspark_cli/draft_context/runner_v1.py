@@ -50,8 +50,8 @@ class RunnerContext:
         self.runner = runner
         self.slots = RequestSlots(runner.max_num_reqs)
         self.restored: dict[str, int] = {}
-        self.context: DraftContext | None = None
-        self.tried = False
+        self._context: DraftContext | None = None
+        self._tried = False
         self.step_tokens = torch.empty(0, dtype=torch.int32)
 
     def follow(self, scheduled: Any) -> None:
@@ -65,6 +65,13 @@ class RunnerContext:
         for request, computed in zip(cached.req_ids, cached.num_computed_tokens, strict=True):
             if request in cached.resumed_req_ids:
                 self._admit(request, computed)
+
+    def context_with(self, proposer: Any) -> DraftContext | None:
+        """The context, made at the first call; None where the cache is not understood."""
+        if not self._tried:
+            self._tried = True
+            self._context = _build(proposer, self.runner)
+        return self._context
 
     def _admit(self, request: str, restored_tokens: int) -> None:
         self.restored.pop(request, None)
@@ -96,29 +103,31 @@ def _update_states(stock: Any, runner: Any, scheduled: Any, *args: Any, **kwargs
 def _set_inputs_first_pass(stock: Any, proposer: Any, *args: Any, **kwargs: Any) -> Any:
     tokens, indices, metadata = stock(proposer, *args, **kwargs)
     kept: RunnerContext = getattr(proposer, KEPT)
-    if not kept.tried:
-        kept.tried = True
-        kept.context = _build(proposer, kept.runner)
-    if kept.context is not None:
+    context = kept.context_with(proposer)
+    if context is not None:
         kept.step_tokens = kwargs["target_token_ids"]
-        _hide(kept, kept.context, proposer, metadata)
+        _hide(kept, context, proposer, metadata)
     return tokens, indices, metadata
 
 
 def _build_model_inputs_first_pass(stock: Any, proposer: Any, *args: Any, **kwargs: Any) -> Any:
     result = stock(proposer, *args, **kwargs)
-    kept: RunnerContext = getattr(proposer, KEPT)
-    context = kept.context
-    if context is not None:
-        count = proposer._dflash_num_context
-        context.store.written.expect(count)
-        context.record(
-            0,
-            proposer._context_slot_mapping_buffer[:count],
-            kept.step_tokens[:count],
-            proposer._context_positions_buffer[:count],
-        )
+    count = proposer._dflash_num_context
+    rows_stored(
+        proposer,
+        proposer._context_slot_mapping_buffer[:count],
+        getattr(proposer, KEPT).step_tokens[:count],
+        proposer._context_positions_buffer[:count],
+    )
     return result
+
+
+def rows_stored(proposer: Any, slots: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor) -> None:
+    """The drafter has just stored context rows at `slots`, for these tokens and positions; each [rows]."""
+    kept: RunnerContext | None = getattr(proposer, KEPT, None)
+    if kept is not None and (context := kept.context_with(proposer)) is not None:
+        context.store.written.expect(slots.shape[0])
+        context.record(0, slots, tokens, positions)
 
 
 def _hide(kept: RunnerContext, context: DraftContext, proposer: Any, metadata: Any) -> None:
@@ -126,8 +135,7 @@ def _hide(kept: RunnerContext, context: DraftContext, proposer: Any, metadata: A
     admitted = {row: kept.restored.pop(request) for row, request in enumerate(requests) if request in kept.restored}
     for row, restored in admitted.items():
         context.admit(kept.slots.take(requests[row]), restored)
-    context.unjudged()
-    if admitted:
+    if context.unjudged():
         _judge(kept, context, proposer, metadata, requests, admitted)
     slots = np.full(metadata.num_reqs, kept.slots.nobody)
     slots[: len(requests)] = [kept.slots.of(request) for request in requests]
@@ -153,7 +161,7 @@ def _judge(
     rows = list(admitted)
     most = max(admitted.values())
     tokens = kept.runner.input_batch.token_ids_cpu_tensor[rows, :most].to(device, non_blocking=True)
-    slots = torch.tensor([kept.slots.of(requests[row]) for row in rows], device=device)
+    slots = {kept.slots.of(requests[row]): restored for row, restored in admitted.items()}
     admission = Admission(
         rows=torch.arange(len(rows), device=device),
         restored_tokens=torch.tensor(list(admitted.values()), dtype=torch.int32, device=device),
@@ -161,7 +169,7 @@ def _judge(
         token_ids=tokens,
         tables=(metadata.block_table_tensor[rows],),
     )
-    context.judge(slots, admission)
+    context.judge(slots, torch.tensor(list(slots), device=device), admission)
 
 
 def _build(proposer: Any, runner: Any) -> DraftContext | None:

@@ -161,7 +161,7 @@ def _judge(speculator: Any, drafting: Drafting, context: DraftContext, unjudged:
         token_ids=drafting.requests.all_token_ids.gpu,
         tables=tuple(tables[group].gpu for group in speculator.draft_kv_cache_group_ids),
     )
-    context.judge(both[0], admission)
+    context.judge(unjudged, both[0], admission)
 
 
 def _context_of(speculator: Any) -> DraftContext | None:

@@ -20,6 +20,14 @@ class Status(StrEnum):
     """It should apply, and its self-test says that it does not work here."""
 
 
+class Place(StrEnum):
+    """The processes of vLLM in which a fix is put on."""
+
+    ENGINE_CORE = "engine core"
+    RUNNER_V1 = "workers with model runner V1"
+    RUNNER_V2 = "workers with model runner V2"
+
+
 @dataclass(frozen=True)
 class Symbol:
     """A function, class or assignment of vLLM's source: `file` below the package, `name` as Class.method or name.
@@ -53,6 +61,7 @@ class Patch:
     name: what users and logs call it. title: what it mends, one line. symbols: what a judgement rests on; one missing
     has the digest of "absent". readings: every known state of those symbols. Any other state is unsupported.
     entry: "module:function" that applies it inside vLLM, for those that can apply; imported only there.
+    place: where `put_on` calls it; None for what the draft context brings, which has its own variable.
     warned_by: where it cannot be patched, which part of the tool warns or refuses ("serve", "inspect-cache: CHECK").
     """
 
@@ -62,6 +71,7 @@ class Patch:
     readings: tuple[Reading, ...]
     references: tuple[str, ...] = ()
     entry: str | None = None
+    place: Place | None = None
     warned_by: str | None = None
 
 

@@ -8,6 +8,8 @@ from dspark_cli.patches.rows import (
     dcp_sizing,
     dcp_slot_mapping,
     dcp_specs,
+    draft_context_v1,
+    draft_context_v2,
     draft_groups_apart,
     dspark_target_metadata,
     eager_non_causal_flashinfer,
@@ -16,17 +18,25 @@ from dspark_cli.patches.rows import (
     inert_padding,
     non_causal_on_sm100,
     one_width_draft_graphs,
+    race_free_shift,
     rank_equal_seeds,
     rank_equal_slots,
     refuse_backend_without_dcp,
     refuse_mixed_specs_without_hma,
+    skipped_drafter,
     trailing_block_drop,
+    unaligned_restores,
     unwrap_uniform_specs,
     zero_width_graphs,
 )
 
 PATCHES: tuple[Patch, ...] = (
     # The context that the drafter reads.
+    draft_context_v2.PATCH,
+    draft_context_v1.PATCH,
+    unaligned_restores.PATCH,
+    skipped_drafter.PATCH,
+    race_free_shift.PATCH,
     trailing_block_drop.PATCH,
     # The draft step: attention, CUDA graphs, depth.
     dspark_target_metadata.PATCH,

@@ -1,7 +1,8 @@
 """What the trailing block costs: two servers, one that drops it from every prefix hit and one that keeps it.
 
-For a drafter's sake vLLM computes the last restored block of every hit again; `disable_eagle_block_drop` keeps it. Many
-requests with one shared prefix show what that is worth in time to first token, and what it does to the drafts.
+For a drafter's sake vLLM computes the last restored block of every hit again; `disable_eagle_block_drop` keeps it
+(since 0.33 it is kept for DFlash and DSpark whatever that says). Many requests with one shared prefix show what that is
+worth in time to first token, and what it does to the drafts.
 """
 
 from collections.abc import Sequence
@@ -135,7 +136,10 @@ def compare_sides(a: tuple[Side, Phase], b: tuple[Side, Phase], seed: int) -> Tr
     more = None if a[0].cached_tokens is None or b[0].cached_tokens is None else b[0].cached_tokens - a[0].cached_tokens
     notes = []
     if more is not None and more <= 0:
-        notes.append("B restores no more than A: is disable_eagle_block_drop set there, and prefix caching on?")
+        notes.append(
+            "B restores no more than A: is disable_eagle_block_drop set there, and prefix caching on? vLLM 0.33 and"
+            " later drop no block for DFlash and DSpark, so there the option changes nothing"
+        )
     if more is None:
         notes.append("the servers had other requests meanwhile, so restored tokens are not known")
     return TrailingBlockReport(

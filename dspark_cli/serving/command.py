@@ -4,10 +4,11 @@ import json
 import re
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dspark_cli.serving.plugins import status_environment
+from dspark_cli.serving.patched_runtime import PatchedRuntime, Wanted, patched_runtime
+from dspark_cli.serving.plugins import plugin_environment
 from dspark_cli.serving.speculative import Speculation, take_speculative_config
 from dspark_cli.sources.vllm_install import VllmInstall
 
@@ -25,6 +26,7 @@ class ServeCommand:
     argv: list[str]
     added_environment: dict[str, str]
     speculative_config: dict[str, Any]
+    runtime: PatchedRuntime = field(default_factory=PatchedRuntime)
 
     def shown(self) -> str:
         """For a shell, quoted, with secrets masked."""
@@ -37,22 +39,33 @@ class ServeCommand:
 
 
 def serve_command(
-    install: VllmInstall, model: str, speculation: Speculation, vllm_args: list[str], status: bool = False
+    install: VllmInstall,
+    model: str,
+    speculation: Speculation,
+    vllm_args: list[str],
+    status: bool = False,
+    wanted: Wanted | None = None,
 ) -> ServeCommand:
-    """`status` switches the status plugin on.
+    """`status` switches the status plugin on. Without `wanted` the server is stock vLLM.
 
     Raises:
-        BadInput: the user's arguments contradict the drafter.
-        NotFit: the status plugin cannot be switched on.
+        BadInput: the user's arguments contradict the drafter, or name a policy or patch that there is not.
+        NotFit: a plugin cannot be switched on, or a patch that this start needs does not fit.
     """
     rest, given = take_speculative_config(vllm_args)
     config = speculation.merged_with(given)
+    runtime = PatchedRuntime() if wanted is None else patched_runtime(install, wanted, config)
     arguments = [*rest, "--speculative-config", json.dumps(config)]
     return ServeCommand(
         vllm=f"{install.distribution} {install.version}",
         argv=[sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", model, *arguments],
-        added_environment={**install.added_environment(), **(status_environment(install) if status else {})},
+        added_environment={
+            **install.added_environment(),
+            **plugin_environment(install, runtime.plugins, status),
+            **({} if wanted is None else runtime.environment()),
+        },
         speculative_config=config,
+        runtime=runtime,
     )
 
 

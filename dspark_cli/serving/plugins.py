@@ -1,12 +1,13 @@
-"""VLLM_PLUGINS for a server with the status plugin.
+"""VLLM_PLUGINS for a server with plugins of ours.
 
 vLLM loads every plugin it finds while that variable is unset, except endpoint plugins; once set, only those it names,
-of every kind. So naming ours alone would switch off the user's others.
+of every kind. So naming ours alone would switch off the user's others, and a user's list without ours switches them
+off.
 """
 
 import importlib.metadata
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dspark_cli.errors import NotFit
 from dspark_cli.sources.vllm_install import VllmInstall
@@ -15,9 +16,33 @@ from dspark_cli.status_plugin.names import PLUGIN
 VARIABLE = "VLLM_PLUGINS"
 GROUPS = "vllm."
 ENDPOINTS = "vllm.endpoint_plugins"
+GENERAL = "vllm.general_plugins"
+DRAFT_CONTEXT = "dspark_draft_context"
+PATCHES = "dspark_patches"
 
 Installed = Iterable[tuple[str, str]]
 """Entry points as (group, name)."""
+
+
+def plugin_environment(install: VllmInstall, general: Sequence[str], status: bool) -> dict[str, str]:
+    """The variable with which a server of `install` loads our plugins; nothing where it would load them anyway.
+
+    general: names of ours that need no more than to be loaded. status: whether the status plugin is wanted too.
+
+    Raises:
+        NotFit: a plugin is not installed, this vLLM has none of its kind, or another one would come on with it.
+    """
+    installed = installed_plugins()
+    for name in general:
+        _require((GENERAL, name), installed)
+    given = status_environment(install)[VARIABLE] if status else os.environ.get(VARIABLE)
+    return {} if given is None or not (general or status) else {VARIABLE: plugins_with(given, general)}
+
+
+def plugins_with(given: str, names: Sequence[str]) -> str:
+    """The variable's value with `names` among those that it names."""
+    there = [name for name in given.split(",") if name]
+    return ",".join([*there, *(name for name in names if name not in there)])
 
 
 def status_environment(install: VllmInstall) -> dict[str, str]:
@@ -51,10 +76,7 @@ def plugins_with_status(given: str | None, installed: Installed) -> str:
     """
     plugins = list(installed)
     endpoints = {name for group, name in plugins if group == ENDPOINTS}
-    if PLUGIN not in endpoints:
-        raise NotFit(
-            f"the plugin {PLUGIN} is not installed for this Python", "install dspark-tool again: pip install ."
-        )
+    _require((ENDPOINTS, PLUGIN), plugins)
     if given is not None:
         kept = [name for name in given.split(",") if name]
     else:
@@ -65,3 +87,10 @@ def plugins_with_status(given: str | None, installed: Installed) -> str:
                 f"say which plugins to load: {VARIABLE}=NAME,NAME dspark-tool serve ... --status",
             )
     return ",".join([*(name for name in kept if name != PLUGIN), PLUGIN])
+
+
+def _require(plugin: tuple[str, str], installed: Sequence[tuple[str, str]]) -> None:
+    if plugin not in installed:
+        raise NotFit(
+            f"the plugin {plugin[1]} is not installed for this Python", "install dspark-tool again: pip install ."
+        )

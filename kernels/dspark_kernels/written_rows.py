@@ -9,9 +9,9 @@ over is not found. Nothing has to be cleared.
 
 The filter has two generations. Rows go into the current one, and a row that is found is put there too; when the current
 one has taken as many rows as the cache has slots, the older is emptied and becomes the current. So a row is forgotten
-only after the cache's whole content has been written anew, twice over, without its being read.
+only after as many new rows as the cache has slots, at most twice as many, without its being read.
 
-A row that was never written is found with a chance of about 1 in 1,000 (see `words_for`). That shifts what is hidden by
+A row that was never written is found with a chance of 1 in 600 or less (see `words_for`). That shifts what is hidden by
 one row, for the rows are checked one by one and the last one that is not found decides.
 """
 
@@ -24,7 +24,7 @@ import triton.language as tl
 
 from dspark_kernels.cache_cells import LayerCells, padded
 from dspark_kernels.draft_groups import DraftGroup
-from dspark_kernels.launch_checks import INDEX_DTYPES, require_vector
+from dspark_kernels.launch_checks import INDEX_DTYPES, require_table, require_vector
 from dspark_kernels.slot_tags import mix32
 
 SAMPLES = 32
@@ -86,7 +86,8 @@ def _spread(cells: torch.Tensor) -> torch.Tensor:
 
 def words_for(num_slots: int) -> int:
     """64-bit words of one generation. Two rows a word set 8 of 64 bits: (8 / 64)^4 is 1 in 4,096; twice, for both
-    generations, and some more because rows do not spread evenly."""
+    generations, and more because rows do not spread evenly: 1 in 600. Rows that are read again take room beside the new
+    ones: where that is the whole cache in each generation, 1 in 100."""
     return max(int(triton.next_power_of_2(triton.cdiv(num_slots, ROWS_A_WORD))), 1024)
 
 
@@ -281,10 +282,13 @@ def check_kernel(
     admitted = tl.program_id(0)
     request = tl.load(request_slots + admitted).to(tl.int64)
     restored = tl.where(request >= 0, tl.load(restored_tokens + admitted), 0)
-    position = tl.program_id(1) * rows + tl.arange(0, rows)
+    start = tl.program_id(1) * rows
     if zeroing:
-        position += restored - restored % alignment
+        start += restored - restored % alignment
     first_seen = tl.where(window > 0, restored - window, 0)
+    if (start >= restored) | (start + rows <= first_seen):
+        return
+    position = start + tl.arange(0, rows)
     live = (position < restored) & (position >= first_seen)
     request = tl.maximum(request, 0)
     slot, mine = restored_slot(
@@ -325,12 +329,12 @@ def check_kernel(
         unwritten = readable & ~found
         lane = tl.arange(0, sample_count)
         for layer in tl.range(0, num_layers, num_stages=1):
-            start = (slot // block_size) * tl.load(strides + layer)
+            page = (slot // block_size) * tl.load(strides + layer)
             address = tl.load(addresses + layer)
             for chunk in tl.range(0, cells_a_slot, sample_count, num_stages=1):
                 cell_row = (layer * block_size + slot % block_size)[:, None] * cells_a_slot + (chunk + lane)[None, :]
                 wanted = unwritten[:, None] & ((chunk + lane) < cells_a_slot)[None, :]
-                cell = tl.load(cells + cell_row, mask=wanted, other=0).to(tl.int64) + start[:, None]
+                cell = tl.load(cells + cell_row, mask=wanted, other=0).to(tl.int64) + page[:, None]
                 if element_bytes == 1:
                     tl.store(address.to(tl.pointer_type(tl.uint8)) + cell, 0, mask=wanted)
                 elif element_bytes == 2:
@@ -415,8 +419,12 @@ def find_unwritten_rows(
 
     past_unwritten: int32 [admitted], zeros to begin with. A group with a sliding window is judged on its last
     `sliding_window` restored positions. Under context parallelism a rank judges its own rows only: take the maximum
-    over the ranks. One launch a group; asynchronous.
+    over the ranks. A position behind the table's row or in a block out of range is not found. One launch a group;
+    asynchronous.
+
+    Raises ValueError on wrong dtypes, shapes or devices. Launches nothing where nothing is restored.
     """
+    require_vector("past_unwritten", past_unwritten, like=filter_.words, at_least=admission.rows.shape[0])
     for group, table in zip(groups, admission.tables, strict=True):
         _check(filter_, group, table, admission, past_unwritten, alignment=1, zeroing=False)
 
@@ -427,6 +435,8 @@ def zero_unwritten_rows(
     """Store zeros in the restored rows that are not found, of each request's last, partial block of `alignment` tokens.
 
     Such a block cannot be hidden while the query lives in it. One launch a group; asynchronous.
+
+    Raises ValueError on wrong dtypes, shapes or devices. Launches nothing where nothing is restored.
     """
     for group, table in zip(groups, admission.tables, strict=True):
         _check(filter_, group, table, admission, None, alignment=alignment, zeroing=True)
@@ -443,6 +453,12 @@ def _check(
     zeroing: bool,
 ) -> None:
     admitted = admission.rows.shape[0]
+    require_vector("rows", admission.rows, like=filter_.words, dtypes=INDEX_DTYPES)
+    require_vector("restored_tokens", admission.restored_tokens, like=filter_.words, at_least=admitted)
+    require_table("token_ids", admission.token_ids)
+    require_table("a block table", table)
+    if admission.most_restored > admission.token_ids.shape[1]:
+        raise ValueError(f"{admission.most_restored} tokens restored, but token_ids has {admission.token_ids.shape[1]}")
     reach = min(alignment, admission.most_restored) if zeroing else admission.most_restored
     if admitted == 0 or reach == 0:
         return

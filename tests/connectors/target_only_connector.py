@@ -229,7 +229,7 @@ def _by_block(cache: torch.Tensor, num_blocks: int) -> torch.Tensor:
     """A view of a layer's cache, any layout, that has the manager's blocks as its first dimension; each of them may be
     several of the kernel's."""
     at = next(dim for dim in (0, 1) if cache.shape[dim] % num_blocks == 0 and cache.shape[dim] > 2)
-    return cache.unflatten(at, (num_blocks, -1)).movedim(at, 0)
+    return torch.unflatten(cache, at, (num_blocks, -1)).movedim(at, 0)
 
 
 def _identity(vllm_config: Any) -> list[str]:

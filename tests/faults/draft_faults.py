@@ -7,6 +7,8 @@ replays.
 """
 
 import re
+import statistics
+import time
 from typing import Any
 
 import torch
@@ -33,6 +35,48 @@ class DraftFaults:
             undo()
         self._undo: list[Any] = []
         return "healed"
+
+    def treat_restored(self, policy: str) -> str:
+        """Change the policy of the patched runtime (validity, restored, off), which the server must run."""
+        from dspark_cli.draft_context.installed import HERE
+        from dspark_cli.draft_context.policy import Policy
+
+        assert HERE.context is not None, HERE.inactive
+        HERE.context.policy = Policy(policy)
+        return policy
+
+    def time_draft_steps(self, requests: int) -> str:
+        """Time the draft steps of model runner V2 that draft for exactly `requests` requests, until asked for them."""
+        self.heal()
+        speculator = self.model_runner.speculator
+        stock = speculator.propose
+        self._timed: list[tuple[Any, Any, float]] = []
+
+        def propose(batch: Any, *args: Any, **kwargs: Any) -> Any:
+            if batch.num_reqs != requests or batch.num_tokens > requests * (speculator.num_speculative_steps + 1):
+                return stock(batch, *args, **kwargs)
+            begin, end = (torch.Event(device="cuda", enable_timing=True) for _ in range(2))
+            begin.record()
+            started = time.perf_counter()
+            drafts = stock(batch, *args, **kwargs)
+            host = time.perf_counter() - started
+            end.record()
+            self._timed.append((begin, end, host))
+            return drafts
+
+        speculator.propose = propose
+        self._undo.append(lambda: delattr(speculator, "propose"))
+        return "timing"
+
+    def draft_step_times(self) -> dict[str, float]:
+        """Medians in microseconds, and of how many steps; ends the timing."""
+        torch.cuda.synchronize()
+        device = [begin.elapsed_time(end) * 1e3 for begin, end, _ in self._timed]
+        host = [seconds * 1e6 for *_, seconds in self._timed]
+        self.heal()
+        if not device:
+            return {"steps": 0}
+        return {"steps": len(device), "device_us": statistics.median(device), "host_us": statistics.median(host)}
 
     # What restored prefixes look like to a drafter whose context was never written for them.
 
@@ -86,6 +130,12 @@ class DraftFaults:
 
         model.precompute_and_store_context_kv = limited
         self._undo.append(lambda: delattr(model, "precompute_and_store_context_kv"))
+
+    def _plant_skipped_drafter(self, _: float) -> None:
+        """Take back the fix of the same name: a step that is too long for the drafter writes nobody's context."""
+        runner = self.model_runner
+        runner._input_fits_in_drafter = type(runner)._input_fits_in_drafter.__wrapped__.__get__(runner)
+        self._undo.append(lambda: delattr(runner, "_input_fits_in_drafter"))
 
     # What a drafter that does not belong to the target looks like.
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from dspark_kernels.block_table_gather import gather_block_tables
 from dspark_kernels.block_table_shift import shift_block_tables
+from dspark_kernels.cache_cells import LayerCells
 from dspark_kernels.draft_groups import DraftBlockTables, DraftGroup, GroupTensors
 from dspark_kernels.draft_masking import mask_draft_context
 from dspark_kernels.reference import (
@@ -16,6 +17,8 @@ from dspark_kernels.reference import (
     store_context_tags_reference,
 )
 from dspark_kernels.slot_tags import check_admission, clear_query_tags, store_context_tags
+from dspark_kernels.written_rows import WrittenRows, record_written_rows, row_cells
+from dspark_kernels.written_rows_reference import record_written_rows_reference
 
 from tests.kernels.tables import block_table, int32
 
@@ -104,3 +107,33 @@ def test_tags_and_the_admission_check_replay_on_new_values(device: torch.device)
     assert torch.equal(tags, expected_tags)
     assert torch.equal(hidden, expected)
     assert hidden.tolist() == [48, -5]
+
+
+def test_recording_written_rows_replays_on_new_rows_and_into_a_new_generation(device: torch.device) -> None:
+    block_size, width, capacity = 16, 8, 200
+    cells = torch.arange(block_size * width, dtype=torch.int32, device=device).view(block_size, width)
+    memory = torch.randint(-999, 999, (25 * block_size * width,), dtype=torch.int16, device=device)
+    rows = row_cells([LayerCells(memory, block_size * width, block_size, 25 * block_size, cells)])
+    slots, tokens = torch.arange(16, 80, device=device), torch.arange(64, dtype=torch.int32, device=device)
+    positions, ours, theirs = (
+        torch.arange(64, device=device),
+        WrittenRows(capacity, device),
+        WrittenRows(capacity, device),
+    )
+    graph = captured(lambda: record_written_rows(ours, rows, slots, tokens, positions))
+    record_written_rows_reference(theirs, rows, slots, tokens, positions)
+    for filter_ in (ours, theirs):
+        filter_.expect(capacity)
+        filter_.expect(64)
+    slots.copy_(torch.arange(300, 236, -1, device=device))
+    slots[::5] = -1
+    tokens += 7_000
+    positions += 90
+    memory.add_(3)
+    record_written_rows_reference(theirs, rows, slots, tokens, positions)
+
+    graph.replay()
+
+    assert int(ours.current) == 1
+    assert torch.equal(ours.words, theirs.words)
+    assert bool(ours.words[1].any())

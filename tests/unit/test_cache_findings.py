@@ -50,6 +50,7 @@ NEAR_MISSES = [
     ("block-not-scaled", "odd-by-little-sliding", "the page is padded, and holds no second block"),
     ("block-not-scaled", "wide-sliding", "the target's block was scaled"),
     ("dcp-backend", "context-parallel", "FlashAttention asks its own group"),
+    ("dcp-draft-sharded", "context-parallel", "vLLM replicates the draft since 0.31"),
     ("dcp-hybrid-manager-off", "context-parallel", "the manager is on"),
     ("dcp-hybrid-manager-off", "manager-off", "there is no context parallelism"),
     ("dcp-pipeline-stages", "context-parallel", "one stage"),
@@ -86,6 +87,7 @@ NEAR_MISSES = [
 CHANGED_IN_A_TEST = {
     "dcp-backend",
     "dcp-cascade",
+    "dcp-draft-sharded",
     "dcp-runner-v1",
     "dcp-sleep",
     "draft-block-below-aligned",
@@ -242,6 +244,32 @@ def test_a_replicated_drafts_backend_where_only_its_name_is_changed(backend: str
 
 def test_the_same_backend_without_context_parallelism_is_no_finding() -> None:
     assert found("dcp-backend", with_draft_backend("four-ranks", "FLASHMLA")) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "severity", "words"),
+    [
+        ("0.28", Severity.ERROR, "drafts read other requests' KV"),
+        ("0.29", Severity.WARNING, "acceptance falls"),
+        ("0.30", Severity.WARNING, "acceptance falls"),
+    ],
+)
+def test_a_draft_that_old_releases_shard_where_only_the_release_is_changed(
+    release: str, severity: Severity, words: str
+) -> None:
+    finding = the_one("dcp-draft-sharded", evidence("context-parallel", release))
+
+    assert finding.severity == severity
+    assert words in finding.what
+    assert "0.31" in finding.advice
+
+
+def test_old_releases_shard_no_draft_without_context_parallelism_and_no_latent_one_wrongly() -> None:
+    latent = tuple(replace(kind, kind="MLA attention") for kind in recorded("context-parallel").layer_kinds)
+
+    assert found("dcp-draft-sharded", evidence("four-ranks", "0.28")) == []
+    assert found("dcp-draft-sharded", changed("context-parallel", "0.28", layer_kinds=latent)) == []
+    assert "dcp-draft-sharded" in not_checked(evidence("context-parallel", None))
 
 
 def test_a_server_that_can_sleep_where_only_that_is_changed() -> None:

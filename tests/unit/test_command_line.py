@@ -17,7 +17,9 @@ def dspark_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([TOOL, *arguments], capture_output=True, text=True, timeout=120, env=offline_environment())
 
 
-@pytest.mark.parametrize("command", ["serve", "acceptance", "inspect-cache", "probe", "stress-shift", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["serve", "acceptance", "inspect-cache", "probe", "stress-shift", "patches", "doctor"]
+)
 def test_every_command_has_help_with_an_example(command: str) -> None:
     done = dspark_tool(command, "--help")
 
@@ -46,6 +48,8 @@ def test_start_up_imports_nothing_heavy() -> None:
             "neither dflash nor dspark",
         ),
         ([*SERVE, "--tokens", "0", "--dry-run"], 2, "--tokens"),
+        ([*SERVE, "--draft-context", "some", "--dry-run"], 2, "--draft-context says 'some'"),
+        ([*SERVE, "--without", "some", "--dry-run"], 2, "there is no patch 'some'"),
         ([*SERVE, "--log-file", "/proc/no/log"], 3, "cannot be written"),
         (["acceptance", "--url", "http://127.0.0.1:1"], 3, "no server answers"),
         (["acceptance", "--url", "nonsense"], 2, "not a server's URL"),

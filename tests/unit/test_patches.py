@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dspark_cli.commands.patches import is_finding
 from dspark_cli.errors import BadInput, NotFit
+from dspark_cli.findings.cache.check import CHECKS
 from dspark_cli.patches.found_vllm import given_vllm, installed_vllm
 from dspark_cli.patches.judge import UNREADABLE, judge
 from dspark_cli.patches.matrix import cells, native_since, read_matrix, release_table
@@ -380,7 +382,43 @@ def test_an_unknown_source_ends_with_findings(tmp_path: Path) -> None:
     statuses = {judgement["status"] for judgement in document["judgements"]}
     assert (document["command"], document["version"], document["source"]) == ("patches", None, str(tmp_path))
     assert [judgement["patch"] for judgement in document["judgements"]] == [patch.name for patch in PATCHES]
-    assert done.returncode == int("unsupported" in statuses)
+    assert statuses == {"unsupported"}
+    assert done.returncode == 1
+
+
+def judged_as(status: Status, warned_by: str | None) -> Judgement:
+    return Judgement("one-more", "adds one", status, "v1/spec.py: LIMIT", "0" * 16, warned_by=warned_by)
+
+
+@pytest.mark.parametrize(
+    ("status", "warned_by", "finding"),
+    [
+        (Status.UNSUPPORTED, None, True),
+        (Status.UNSUPPORTED, "serve", False),
+        (Status.FAILED, "serve", True),
+        (Status.APPLIES, None, False),
+        (Status.NATIVE, None, False),
+    ],
+)
+def test_what_nothing_warns_of_is_a_finding(status: Status, warned_by: str | None, finding: bool) -> None:
+    assert is_finding(judged_as(status, warned_by)) is finding
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.name)
+def test_a_warning_that_a_patch_names_is_there(patch: Patch) -> None:
+    if patch.warned_by not in (None, "serve"):
+        part, _, check = str(patch.warned_by).partition(": ")
+        assert part == "inspect-cache"
+        assert check in {sys.modules[one.__module__].__dict__["ID"] for one in CHECKS}
+
+
+def test_the_installed_release_has_nothing_that_nobody_warns_of() -> None:
+    try:
+        find_vllm()
+    except NotFit:
+        pytest.skip("no vLLM is installed here")
+
+    assert run_patches().returncode == 0
 
 
 def test_a_hostile_name_cannot_drive_the_terminal(tmp_path: Path) -> None:

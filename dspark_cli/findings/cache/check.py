@@ -7,6 +7,7 @@ from dspark_cli.findings.cache import (
     block_not_scaled,
     dcp_backend,
     dcp_cascade,
+    dcp_draft_sharded,
     dcp_hybrid_manager_off,
     dcp_pipeline_stages,
     dcp_runner_v1,
@@ -38,6 +39,7 @@ Check = Callable[[CacheEvidence], Iterator[Finding | NotChecked]]
 CHECKS: tuple[Check, ...] = (
     no_room.check,
     draft_layers_split.check,
+    dcp_draft_sharded.check,
     dcp_backend.check,
     dcp_pipeline_stages.check,
     dcp_runner_v1.check,

@@ -64,11 +64,11 @@ def _advice(evidence: CacheEvidence, of_target: list[KVCacheGroup]) -> str:
     return (
         "context parallelism shards tokens in place of heads;"
         f" {compare(evidence, f'decode-context-parallel-size={ranks}')}"
-        + (draft if _has_a_drafter_to_replicate(plan) else "")
+        + (draft if has_a_drafter_to_replicate(plan) else "")
     )
 
 
-def _has_a_drafter_to_replicate(plan: CachePlan) -> bool:
+def has_a_drafter_to_replicate(plan: CachePlan) -> bool:
     kinds = [kind.kind for kind in plan.layer_kinds if kind.role == "draft"]
     # An engine names kinds of groups only: those of a shared group may be the target's.
     kinds = kinds or [kind for group in plan.groups if group.draft_layers for kind in group.kind.split("+")]

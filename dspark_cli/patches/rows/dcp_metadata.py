@@ -39,4 +39,5 @@ PATCH = Patch(
         "vllm-project/vllm#48392",
         "local-inference-lab/vllm#529",
     ),
+    warned_by="inspect-cache: dcp-draft-sharded",
 )

@@ -40,4 +40,5 @@ PATCH = Patch(
         "local-inference-lab/vllm#529",
         "local-inference-lab/vllm#513",
     ),
+    warned_by="inspect-cache: dcp-draft-sharded",
 )

@@ -1,6 +1,6 @@
 """A depth that the scheduler chose stays what it is, 0 included."""
 
-from dspark_cli.patches.patch import Patch, Reading, Status, Symbol
+from dspark_cli.patches.patch import Patch, Place, Reading, Status, Symbol
 
 PATCH = Patch(
     name="explicit_depth_zero",
@@ -47,4 +47,5 @@ PATCH = Patch(
     ),
     references=("local-inference-lab/vllm#105",),
     entry="dspark_cli.patches.fixes.explicit_depth:apply",
+    place=Place.ENGINE_CORE,
 )

@@ -1,6 +1,6 @@
 """The drafter's CUDA graphs have the one width that the drafter runs, whatever depths are scheduled."""
 
-from dspark_cli.patches.patch import Patch, Reading, Status, Symbol
+from dspark_cli.patches.patch import Patch, Place, Reading, Status, Symbol
 
 PATCH = Patch(
     name="one_width_draft_graphs",
@@ -35,4 +35,5 @@ PATCH = Patch(
     ),
     references=("vllm-project/vllm#48329",),
     entry="dspark_cli.patches.fixes.one_width_draft_graphs:apply",
+    place=Place.RUNNER_V2,
 )

@@ -1,6 +1,6 @@
 """A depth of 0 in the schedule must not become a draft CUDA graph of width 0."""
 
-from dspark_cli.patches.patch import Patch, Reading, Status, Symbol
+from dspark_cli.patches.patch import Patch, Place, Reading, Status, Symbol
 
 PATCH = Patch(
     name="zero_width_graphs",
@@ -38,4 +38,5 @@ PATCH = Patch(
     ),
     references=("vllm-project/vllm#47737", "vllm-project/vllm#48329", "local-inference-lab/vllm#105"),
     entry="dspark_cli.patches.fixes.one_width_draft_graphs:apply",
+    place=Place.RUNNER_V2,
 )

@@ -1,0 +1,103 @@
+"""Talk to running servers as the benchmarks of the patched runtime do: completions, counters, planted faults."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from tests.live_server import prompts
+
+COUNTERS = {
+    "drafts": "spec_decode_num_drafts",
+    "accepted": "spec_decode_num_accepted_tokens",
+    "generated": "generation_tokens",
+    "hits": "prefix_cache_hits",
+    "preemptions": "num_preemptions",
+}
+
+
+@dataclass(frozen=True)
+class Counters:
+    """vLLM's own, as they stand."""
+
+    drafts: float
+    accepted: float
+    generated: float
+    hits: float
+    preemptions: float
+
+    def since(self, before: "Counters") -> "Counters":
+        return Counters(*(getattr(self, name) - getattr(before, name) for name in COUNTERS))
+
+    @property
+    def acceptance_length(self) -> float:
+        return 1 + self.accepted / self.drafts if self.drafts else float("nan")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A vLLM server with VLLM_SERVER_DEV_MODE=1, --status and the worker extension tests/faults/draft_faults.py."""
+
+    url: str
+
+    def counters(self) -> Counters:
+        text = httpx.get(f"{self.url}/metrics", timeout=30).text
+        values = {name: re.findall(rf"^vllm:{name}_total{{[^}}]*}} (\S+)", text, re.M) for name in COUNTERS.values()}
+        return Counters(*(sum(map(float, values[name])) for name in COUNTERS.values()))
+
+    def draft_context(self) -> dict[str, Any]:
+        """The first worker's counters and the acceptance by restored length."""
+        time.sleep(0.6)  # an answer is shared by those who ask within half a second
+        answer = httpx.get(f"{self.url}/dspark/status", timeout=30).json()["draft_context"]
+        return {**answer["workers"][0], "acceptance": answer["acceptance"], "ranks": answer["workers"]}
+
+    def call(self, method: str, *arguments: object) -> Any:
+        answer = httpx.post(f"{self.url}/collective_rpc", json={"method": method, "args": list(arguments)}, timeout=120)
+        answer.raise_for_status()
+        return answer.json()["results"] if answer.content else None
+
+    def empty_prefix_cache(self) -> None:
+        httpx.post(f"{self.url}/reset_prefix_cache", timeout=60).raise_for_status()
+
+    def version(self) -> str:
+        return str(httpx.get(f"{self.url}/version", timeout=30).json()["version"])
+
+    def complete(
+        self, texts: Sequence[str], max_tokens: int, concurrency: int = 1, **options: object
+    ) -> list[dict[str, Any]]:
+        """The first choice of each text's completion, with its usage, at temperature 0; in order."""
+        return asyncio.run(self._complete(texts, max_tokens, concurrency, options))
+
+    async def _complete(
+        self, texts: Sequence[str], max_tokens: int, concurrency: int, options: dict[str, object]
+    ) -> list[dict[str, Any]]:
+        limits = httpx.Limits(max_connections=concurrency)
+        async with httpx.AsyncClient(limits=limits, timeout=300) as client:
+
+            async def one(text: str) -> dict[str, Any]:
+                body = {"model": "tiny", "prompt": text, "max_tokens": max_tokens, "temperature": 0, **options}
+                answer = await client.post(f"{self.url}/v1/completions", json=body)
+                answer.raise_for_status()
+                said = answer.json()
+                return {**said["choices"][0], "usage": said["usage"]}
+
+            return list(await asyncio.gather(*(one(text) for text in texts)))
+
+
+def long_prompts(count: int, pieces: int, first: int = 0) -> list[str]:
+    """`count` different prompts of `pieces` held-out texts each (300 to 400 tokens a piece)."""
+    texts = prompts()
+    return [
+        "\n".join(texts[(first + at * pieces + piece + at // len(texts)) % len(texts)] for piece in range(pieces))
+        for at in range(count)
+    ]
+
+
+def write_json(path: Any, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=1) + "\n")
