@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from benchmarks.live_servers import Server, long_prompts, write_json
+from tests.measured_server import Server, long_prompts, write_json
 
 POLICIES = ("off", "restored", "validity")
 NOISE = 3.0
@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("--pieces", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--tail", type=int, default=0, help="pieces that are new in every prompt that hits")
+    parser.add_argument("--stock", action="store_true", help="a server without the runtime")
     parser.add_argument("--concurrency", type=int, default=1)
     given = parser.parse_args()
     server = Server(given.url)
@@ -56,7 +57,7 @@ def main() -> int:
     measured = [f"{text}\n{tail}" for text, tail in zip(warming, _tails(given.prompts, given.tail), strict=True)]
     phases = [
         phase
-        for policy in POLICIES
+        for policy in (("stock",) if given.stock else POLICIES)
         for phase in measure(server, policy, warming, measured, given.tokens, given.concurrency)
     ]
     print(f"vLLM {server.version()}, {given.url}")
@@ -79,7 +80,8 @@ def measure(
     server: Server, policy: str, warming: list[str], measured: list[str], tokens: int, concurrency: int
 ) -> list[Phase]:
     """Cold, warm and stale under `policy`; kept is the acceptance length over the cold one's."""
-    server.call("treat_restored", policy)
+    if policy != "stock":
+        server.call("treat_restored", policy)
     phases: list[Phase] = []
     cold_texts: list[str] = []
     for name in ("cold", "warm", "stale"):

@@ -1,22 +1,26 @@
-"""What the patched runtime costs where it hides nothing: a stock and a patched server, in turns, on one GPU.
+"""What the patched runtime costs where it hides nothing: a stock and a patched server, side by side, on one GPU.
 
     python -m benchmarks.overhead STOCK_URL PATCHED_URL [--pairs 6] [--batch 1 64] [--out FILE]
 
-Each pair sends the same requests to both, one after the other, the order changing from pair to pair: once on an empty
-prefix cache and once with every prompt restored. Both servers draft alike then, so output tokens a second compare the
-runtime alone. The draft step is timed by events around vLLM's own call in the worker (tests/faults/draft_faults.py).
+Each pair sends the same requests to both at the same time: once on an empty prefix cache and once with every prompt
+restored. Both servers draft alike then, and share whatever else happens on the machine, so their times compare the
+runtime alone; one after the other they differ by tens of percent from one second to the next. The draft step is timed
+by events around vLLM's own call in the worker (tests/faults/draft_faults.py).
 """
 
 import argparse
+import asyncio
 import platform
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
-from benchmarks.live_servers import Server, long_prompts, write_json
+from tests.measured_server import Counters, Server, long_prompts, write_json
 
 ROUNDS_A_REQUEST = {1: 6, 64: 3}
 
@@ -49,20 +53,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     stock, patched = Server(given.stock), Server(given.patched)
-    for server in (stock, patched):
-        _run(server, 64, "cold", given.tokens)
+    _rounds((stock, patched), 64, "cold", given.tokens)
     pairs, steps = [], {}
     for batch in given.batch:
         for traffic in ("cold", "warm"):
-            for at in range(given.pairs):
-                both = (stock, patched) if at % 2 == 0 else (patched, stock)
-                rounds = {server.url: _run(server, batch, traffic, given.tokens) for server in both}
-                pairs.append(_pair(batch, traffic, rounds[stock.url], rounds[patched.url]))
+            for _ in range(given.pairs):
+                pairs.append(_pair(batch, traffic, *_rounds((stock, patched), batch, traffic, given.tokens)))
             named = f"batch {batch}, {traffic}"
-            steps[named] = {
-                name: _draft_steps(server, batch, traffic, given.tokens)
-                for name, server in (("stock", stock), ("patched", patched))
-            }
+            steps[named] = _draft_steps((stock, patched), batch, traffic, given.tokens)
             print(f"{_summary([pair for pair in pairs if (pair.batch, pair.traffic) == (batch, traffic)])}", flush=True)
             print(f"  draft step: {steps[named]}", flush=True)
     if given.out:
@@ -104,26 +102,49 @@ def _summary(pairs: list[Pair]) -> str:
     )
 
 
-def _run(server: Server, batch: int, traffic: str, tokens: int) -> Round:
-    """One round of requests on a prefix cache that is empty, or has every prompt."""
+def _rounds(servers: Sequence[Server], batch: int, traffic: str, tokens: int) -> list[Round]:
+    """One round of requests on each server, all at once, on a prefix cache that is empty, or has every prompt."""
     prompts = long_prompts(batch * ROUNDS_A_REQUEST.get(batch, 3), 2)
-    server.empty_prefix_cache()
-    if traffic == "warm":
-        server.complete(prompts, 1, batch)
-    before, started = server.counters(), time.perf_counter()
-    answers = server.complete(prompts, tokens, batch, ignore_eos=True)
-    wall = time.perf_counter() - started
-    after = server.counters().since(before)
-    texts = [answer["text"] for answer in answers]
-    return Round(after.generated / wall, int(after.drafts), int(after.accepted), texts)
+    for server in servers:
+        server.empty_prefix_cache()
+        if traffic == "warm":
+            server.complete(prompts, 1, batch)
+    before = [server.counters() for server in servers]
+
+    async def timed(server: Server) -> tuple[float, list[str]]:
+        started = time.perf_counter()
+        answers = await server.completions(prompts, tokens, batch, {"ignore_eos": True})
+        return time.perf_counter() - started, [answer["text"] for answer in answers]
+
+    async def all_at_once() -> list[tuple[float, list[str]]]:
+        return await asyncio.gather(*(timed(server) for server in servers))
+
+    rounds = []
+    for server, counted, (wall, texts) in zip(servers, before, asyncio.run(all_at_once()), strict=True):
+        after = _settled(server).since(counted)
+        rounds.append(Round(len(prompts) * tokens / wall, int(after.drafts), int(after.accepted), texts))
+    return rounds
 
 
-def _draft_steps(server: Server, batch: int, traffic: str, tokens: int) -> dict[str, float]:
+def _settled(server: Server) -> Counters:
+    """The counters once they have stopped: the last steps reach them after the answers."""
+    counters = server.counters()
+    while True:
+        time.sleep(0.1)
+        later = server.counters()
+        if later == counters:
+            return later
+        counters = later
+
+
+def _draft_steps(servers: Sequence[Server], batch: int, traffic: str, tokens: int) -> dict[str, Any]:
     """Median microseconds of a draft step with a full batch, on the device and on the host."""
-    server.call("time_draft_steps", batch)
-    _run(server, batch, traffic, tokens)
-    timed: dict[str, float] = server.call("draft_step_times")[0]
-    return timed
+    for server in servers:
+        server.call("time_draft_steps", batch)
+    _rounds(servers, batch, traffic, tokens)
+    return {
+        name: server.call("draft_step_times")[0] for name, server in zip(("stock", "patched"), servers, strict=True)
+    }
 
 
 if __name__ == "__main__":

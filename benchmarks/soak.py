@@ -21,8 +21,8 @@ from typing import Any
 
 import httpx
 
-from benchmarks.live_servers import Server, long_prompts, write_json
 from tests.live_server import prompts
+from tests.measured_server import Server, long_prompts, write_json
 
 SEED = 20261129
 CLIENTS = 40

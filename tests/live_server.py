@@ -48,6 +48,10 @@ class Served:
     def heal(self) -> None:
         self._call("heal")
 
+    def treat_restored(self, policy: str) -> None:
+        """Change the policy of the patched runtime, which the server must have been started with."""
+        self._call("treat_restored", policy)
+
     def _call(self, method: str, *arguments: object) -> None:
         body = {"method": method, "args": list(arguments)}
         httpx.post(f"{self.url}/collective_rpc", json=body, timeout=60).raise_for_status()

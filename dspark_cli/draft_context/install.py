@@ -7,6 +7,8 @@ from dspark_cli.draft_context.installed import HERE
 from dspark_cli.draft_context.policy import asked_policy, left_out
 
 logger = logging.getLogger("vllm.dspark_tool")
+METHODS = ("dflash", "dspark")
+"""vLLM's names. DFlash2, XPress and LiLiCorr heads are dflash to it, and share its speculator."""
 
 
 def install_for(config: Any) -> None:
@@ -24,8 +26,8 @@ def _refusal(config: Any) -> str | None:
     speculative = config.speculative_config
     if speculative is None:
         return "no drafter"
-    if getattr(speculative, "draft_model_config", None) is None:
-        return f"the method {speculative.method} has no draft model"
+    if speculative.method not in METHODS:
+        return f"drafters of the method {speculative.method} keep no context KV"
     if config.parallel_config.prefill_context_parallel_size > 1:
         return "prefill context parallelism deals a step's tokens out to ranks"
     return None
@@ -54,12 +56,29 @@ def _installed(row: str, uses_v2: bool) -> str | None:
             else:
                 from dspark_cli.draft_context.runner_v1 import install
             install()
+            _forget_after_sleep()
     except Exception as error:
         return _failed(row, one_line(error))
     if row not in HERE.applied:
         HERE.applied.append(row)
     HERE.failed.pop(row, None)
     return None
+
+
+def _forget_after_sleep() -> None:
+    """A worker that slept has lost its caches: rows that it knows would be taken for those that are there now."""
+    from vllm.v1.worker.gpu_worker import Worker
+
+    from dspark_cli.draft_context.wrapping import wrap
+
+    wrap(Worker, "wake_up", _wake_up)
+
+
+def _wake_up(stock: Any, worker: Any, *args: Any, **kwargs: Any) -> Any:
+    result = stock(worker, *args, **kwargs)
+    if HERE.context is not None:
+        HERE.context.forget()
+    return result
 
 
 def _failed(row: str, reason: str) -> str:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 COUNTERS = ("admissions", "restored_tokens", "valid_tokens", "hidden_tokens", "zeroed_tokens")
+"""As `dspark_kernels.hidden_lengths` counts them; importing that means importing Triton."""
 LONGEST_LINE = 500
 MOST_ADMISSIONS_TOLD = 16
 NOT_PATCHED = "this dspark-tool does not patch the draft context"
@@ -16,7 +17,7 @@ def describe_draft_context(worker: Any) -> dict[str, Any]:
     Plain values; never raises, as `describe_worker`.
     """
     try:
-        from dspark_cli.draft_context.counters import describe
+        from dspark_cli.draft_context.installed import describe
 
         return _plain(describe(worker))
     except ModuleNotFoundError:
@@ -35,6 +36,7 @@ def _plain(told: dict[str, Any]) -> dict[str, Any]:
         "inactive_reason": None if reason is None else _line(reason),
         **{name: int(told.get(name, 0)) for name in COUNTERS},
         "patches": [_line(name) for name in told.get("patches", ())],
+        "failed_patches": {_line(name): _line(why) for name, why in dict(told.get("failed_patches", {})).items()},
         "last": json.loads(json.dumps(list(told.get("last", ()))[-MOST_ADMISSIONS_TOLD:], default=str)),
     }
 
@@ -48,6 +50,7 @@ def _inactive(worker: Any, reason: str) -> dict[str, Any]:
         "inactive_reason": _line(reason),
         **dict.fromkeys(COUNTERS, 0),
         "patches": [],
+        "failed_patches": {},
         "last": [],
     }
 

@@ -28,6 +28,7 @@ def probe(server: LiveServer, *more: str) -> tuple[int, dict[str, Any]]:
 def healed(server: LiveServer) -> Iterator[LiveServer]:
     yield server
     server.heal()
+    server.treat_restored("validity")
     httpx.post(f"{server.url}/reset_prefix_cache", timeout=60).raise_for_status()
 
 
@@ -47,6 +48,7 @@ def test_good_prefix_hits_are_harmless_and_each_chunk_is_a_draft_step(healed: Li
 
 
 def test_stale_draft_context_is_harmful_and_position_0_only(healed: LiveServer) -> None:
+    healed.treat_restored("off")
     healed.plant("stale-noise", 3.0)
 
     code, report = probe(healed)
@@ -57,6 +59,14 @@ def test_stale_draft_context_is_harmful_and_position_0_only(healed: LiveServer) 
     assert report["restored"]["mean_acceptance_length"] < 1.15 < 1.5 < report["cold"]["mean_acceptance_length"]
     beyond = [at["rate"] for at in report["restored"]["positions"][1:]]
     assert max(beyond) < 0.02
+
+
+def test_the_patched_runtime_turns_harmful_into_harmless(healed: LiveServer) -> None:
+    healed.plant("stale-noise", 3.0)
+
+    code, report = probe(healed)
+
+    assert (code, report["verdict"]["verdict"]) == (0, "harmless")
 
 
 def test_the_reset_endpoint_makes_prompts_cold(healed: LiveServer) -> None:

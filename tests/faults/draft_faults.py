@@ -23,8 +23,9 @@ class DraftFaults:
     vllm_config: Any
 
     def plant(self, fault: str, amount: float = 0.0) -> str:
-        """`fault` is one of stale-noise (`amount` is its spread), stale-zero, length-limit (`amount` is a position),
-        other-weights (`amount` is a share of their spread), aux-layers, no-markov."""
+        """`fault` is one of stale-noise and dirty-pool (`amount` is the spread), stale-zero, skipped-drafter,
+        length-limit (`amount` is a position), other-weights (`amount` is a share of their spread), aux-layers,
+        no-markov."""
         self.heal()
         getattr(self, "_plant_" + fault.replace("-", "_"))(amount)
         return fault
@@ -86,6 +87,12 @@ class DraftFaults:
 
     def _plant_stale_zero(self, _: float) -> None:
         self._overwrite_restored(lambda kept: kept.zero_())
+
+    def _plant_dirty_pool(self, spread: float) -> None:
+        """Noise in the draft layers' whole cache, once: what a block holds until its new owner has written it."""
+        for layer in self._draft_layers().values():
+            cache = layer.kv_cache[0] if isinstance(layer.kv_cache, list | tuple) else layer.kv_cache
+            cache.copy_(spread * torch.randn(cache.shape, dtype=torch.float32))
 
     def _overwrite_restored(self, damage: Any) -> None:
         stock = self.model_runner.execute_model

@@ -1,4 +1,4 @@
-"""Talk to running servers as the benchmarks of the patched runtime do: completions, counters, planted faults."""
+"""Running servers as proofs and benchmarks of the patched runtime use them: completions, counters, planted faults."""
 
 import asyncio
 import json
@@ -71,9 +71,9 @@ class Server:
         self, texts: Sequence[str], max_tokens: int, concurrency: int = 1, **options: object
     ) -> list[dict[str, Any]]:
         """The first choice of each text's completion, with its usage, at temperature 0; in order."""
-        return asyncio.run(self._complete(texts, max_tokens, concurrency, options))
+        return asyncio.run(self.completions(texts, max_tokens, concurrency, options))
 
-    async def _complete(
+    async def completions(
         self, texts: Sequence[str], max_tokens: int, concurrency: int, options: dict[str, object]
     ) -> list[dict[str, Any]]:
         limits = httpx.Limits(max_connections=concurrency)
@@ -90,10 +90,10 @@ class Server:
 
 
 def long_prompts(count: int, pieces: int, first: int = 0) -> list[str]:
-    """`count` different prompts of `pieces` held-out texts each (300 to 400 tokens a piece)."""
+    """`count` prompts that differ from the first line on, of `pieces` held-out texts (300 to 400 tokens) each."""
     texts = prompts()
     return [
-        "\n".join(texts[(first + at * pieces + piece + at // len(texts)) % len(texts)] for piece in range(pieces))
+        f"# module {at}\n" + "\n".join(texts[(first + at * pieces + piece) % len(texts)] for piece in range(pieces))
         for at in range(count)
     ]
 
