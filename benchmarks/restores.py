@@ -33,7 +33,7 @@ from tests.paths import DFLASH
 from tests.restoring import CONTEXT_COUNTERS, Counted, Store, connector_environment, count_one_pass, long_prompts
 
 RESULTS = Path(__file__).parent / "results"
-POLICIES = ("off", "validity")
+POLICIES = ["off", "validity"]
 NOISE = 3.0
 SMALL_POOL_TOKENS = 53 * 128
 """Enough for a prompt of the longest length, and no multiple of what the prompts take."""
@@ -94,6 +94,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where that server's connector keeps blocks")
     parser.add_argument("--server", default="server", help="what to call that server")
     parser.add_argument("--life", choices=LIVES, default="first", help="which life that server is in")
+    parser.add_argument("--policies", nargs="+", default=POLICIES, help="of servers to start (default: off validity)")
     parser.add_argument("--draft", type=Path, default=DFLASH, help="the drafter of servers to start")
     parser.add_argument("--block-size", type=int, default=128, help="of their caches, to size the small pool")
     parser.add_argument("--prompts", type=int, default=12, help="of about 1,000 tokens each (default: 12)")
@@ -115,7 +116,7 @@ def _running(arguments: argparse.Namespace) -> Measured:
 
 def _started(arguments: argparse.Namespace) -> Measured:
     with tempfile.TemporaryDirectory(prefix="restores-") as temporary:
-        for policy in POLICIES:
+        for policy in arguments.policies:
             store = Store(Path(temporary) / policy)
             store.folder.mkdir()
             for life in LIVES:

@@ -72,13 +72,19 @@ class DraftContext:
         self.counts = torch.zeros(len(COUNTED), dtype=torch.int64, device=device)
         self._mirror = HiddenMirror(num_slots, device)
         self._unjudged: dict[int, int] = {}
+        self._may_need_clearing = np.zeros(num_slots, dtype=np.bool_)
         self._maximum_over_ranks = maximum_over_ranks
         self._kernels = ON_GPU if device.type == "cuda" else ANYWHERE
 
     def admit(self, slot: int, restored_tokens: int) -> None:
-        """A request took `slot`, with its first tokens restored. Its rows are judged in the next draft step."""
-        if restored_tokens or self._mirror.may_hide[slot]:
+        """A request took `slot`, with its first tokens restored. Its rows are judged in the next draft step.
+
+        Who is judged follows from the admissions alone, never from the mirror: its answers come over at other times on
+        other ranks, and ranks that judge must all do so in the same step.
+        """
+        if restored_tokens or self._may_need_clearing[slot]:
             self._unjudged[slot] = restored_tokens
+            self._may_need_clearing[slot] = True
         self._mirror.admit(slot, restored_tokens > 0)
 
     def unjudged(self) -> dict[int, int]:
@@ -121,6 +127,8 @@ class DraftContext:
             alignment=self.alignment,
             hide_all=self.policy is Policy.RESTORED,
         )
+        for slot, restored in slots.items():
+            self._may_need_clearing[slot] = restored > 0
         self._mirror.follow(slots, self.hidden_tokens, slots_there)
 
     def forget(self) -> None:

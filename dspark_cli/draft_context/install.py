@@ -14,12 +14,16 @@ METHODS = ("dflash", "dspark")
 def install_for(config: Any) -> None:
     """config: the worker's VllmConfig. What is not done, and why, is in `HERE.inactive`."""
     HERE.policy = asked_policy()
-    uses_v2 = bool(getattr(config, "use_v2_model_runner", False))
+    uses_v2 = _uses_v2(config)
     row = "draft_context_v2" if uses_v2 else "draft_context_v1"
     HERE.inactive = _refusal(config) or _misfit(row)
     if HERE.inactive is None:
         HERE.inactive = _installed(row, uses_v2) or "no draft step yet"
     logger.info("draft context: %s (%s)", HERE.policy, HERE.inactive)
+
+
+def _uses_v2(config: Any) -> bool:
+    return bool(getattr(config, "use_v2_model_runner", False))
 
 
 def _refusal(config: Any) -> str | None:
@@ -30,6 +34,8 @@ def _refusal(config: Any) -> str | None:
         return f"drafters of the method {speculative.method} keep no context KV"
     if config.parallel_config.prefill_context_parallel_size > 1:
         return "prefill context parallelism deals a step's tokens out to ranks"
+    if config.parallel_config.decode_context_parallel_size > 1 and not _uses_v2(config):
+        return "decode context parallelism on model runner V1 deals slots out to ranks"
     return None
 
 

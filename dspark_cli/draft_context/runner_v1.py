@@ -14,6 +14,7 @@ from dspark_kernels.written_rows import Admission
 
 from dspark_cli.draft_context.context import DraftContext
 from dspark_cli.draft_context.installed import HERE
+from dspark_cli.draft_context.ranks import keep_where_all_ranks_have_one, maximum_over_ranks
 from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of
 from dspark_cli.draft_context.wrapping import wrap
 
@@ -56,7 +57,8 @@ class RunnerContext:
 
     def follow(self, scheduled: Any) -> None:
         """Read a SchedulerOutput: who came, with how much restored, and who left."""
-        for request in scheduled.finished_req_ids:
+        # A preempted request may wait for long, and would take a slot from those that run.
+        for request in scheduled.finished_req_ids | (scheduled.preempted_req_ids or set()):
             self.restored.pop(request, None)
             self.slots.release(request)
         for new in scheduled.scheduled_new_reqs:
@@ -70,7 +72,7 @@ class RunnerContext:
         """The context, made at the first call; None where the cache is not understood."""
         if not self._tried:
             self._tried = True
-            self._context = _build(proposer, self.runner)
+            self._context = keep_where_all_ranks_have_one(_build(proposer, self.runner))
         return self._context
 
     def _admit(self, request: str, restored_tokens: int) -> None:
@@ -92,10 +94,13 @@ def install() -> None:
 
 def _update_states(stock: Any, runner: Any, scheduled: Any, *args: Any, **kwargs: Any) -> Any:
     result = stock(runner, scheduled, *args, **kwargs)
-    kept = getattr(runner.drafter, KEPT, None)
+    drafter = getattr(runner, "drafter", None)
+    if drafter is None:
+        return result  # a pipeline stage before the last
+    kept = getattr(drafter, KEPT, None)
     if kept is None:
         kept = RunnerContext(runner)
-        setattr(runner.drafter, KEPT, kept)
+        setattr(drafter, KEPT, kept)
     kept.follow(scheduled)
     return result
 
@@ -142,6 +147,9 @@ def _hide(kept: RunnerContext, context: DraftContext, proposer: Any, metadata: A
     if not context.hides_in(slots):
         return
     hidden = context.hidden_tokens[torch.from_numpy(slots).to(proposer.device, non_blocking=True)]
+    # A restore that failed takes a request back behind what was hidden of it.
+    most = (metadata.seq_lens - metadata.max_query_len).clamp(min=0) // proposer.block_size * proposer.block_size
+    hidden = torch.minimum(hidden, most)
     metadata.seq_lens = metadata.seq_lens - hidden
     table = metadata.block_table_tensor
     entries = torch.arange(table.shape[1], device=table.device)
@@ -193,6 +201,4 @@ def _build(proposer: Any, runner: Any) -> DraftContext | None:
     except (CellsNotFound, ValueError) as error:
         HERE.inactive = f"the draft cache's layout is not understood: {error}"
         return None
-    HERE.inactive = None
-    HERE.context = DraftContext(HERE.policy, store, runner.max_num_reqs + 1, proposer.device)
-    return HERE.context
+    return DraftContext(HERE.policy, store, runner.max_num_reqs + 1, proposer.device, maximum_over_ranks())

@@ -23,6 +23,7 @@ from dspark_kernels.written_rows import Admission
 
 from dspark_cli.draft_context.context import DraftContext
 from dspark_cli.draft_context.installed import HERE
+from dspark_cli.draft_context.ranks import keep_where_all_ranks_have_one, maximum_over_ranks
 from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of
 from dspark_cli.draft_context.wrapping import wrap
 
@@ -71,9 +72,10 @@ def _add_request(stock: Any, states: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _initialize_kv_cache(stock: Any, runner: Any, *args: Any, **kwargs: Any) -> Any:
     result = stock(runner, *args, **kwargs)
-    # Called for a trial allocation first: whatever was found there does not hold any more.
+    # Called for a trial allocation first. No context is made of that one: it would keep the trial's caches alive.
     if hasattr(runner.speculator, "draft_kv_cache_group_ids"):
-        setattr(runner.speculator, KEPT, Drafting(runner.req_states))
+        trial = bool(kwargs.get("is_profiling"))
+        setattr(runner.speculator, KEPT, Drafting(runner.req_states, tried=trial))
     return result
 
 
@@ -89,8 +91,9 @@ def _propose(stock: Any, speculator: Any, input_batch: Any, *args: Any, **kwargs
     if context is None:
         return stock(speculator, input_batch, *args, **kwargs)
     drafting: Drafting = getattr(speculator, KEPT)
-    drafting.batch, drafting.groups_left = input_batch, len(speculator.draft_kv_cache_group_ids)
-    context.store.written.expect(input_batch.num_tokens)
+    groups = len(speculator.draft_kv_cache_group_ids)
+    drafting.batch, drafting.groups_left = input_batch, groups
+    context.store.written.expect(input_batch.num_tokens * groups)
     global _step
     _step = speculator
     try:
@@ -171,13 +174,15 @@ def _context_of(speculator: Any) -> DraftContext | None:
     if not drafting.tried:
         drafting.tried = True
         try:
-            _build(speculator, drafting)
+            context = _build(speculator, drafting)
         except (CellsNotFound, ValueError) as error:
+            context = None
             HERE.inactive = f"the draft cache's layout is not understood: {error}"
+        drafting.context = keep_where_all_ranks_have_one(context)
     return drafting.context
 
 
-def _build(speculator: Any, drafting: Drafting) -> None:
+def _build(speculator: Any, drafting: Drafting) -> DraftContext:
     groups = [_draft_layers(speculator, group) for group in speculator.draft_kv_cache_group_ids]
     width = speculator.hidden_states.shape[1]
 
@@ -192,10 +197,7 @@ def _build(speculator: Any, drafting: Drafting) -> None:
     store = build_row_store(groups, store_rows, speculator.device)
     tables = [speculator.block_tables.input_block_tables[group] for group in speculator.draft_kv_cache_group_ids]
     drafting.tables = DraftBlockTables([layers.group for layers in groups], tables)
-    drafting.context = DraftContext(
-        HERE.policy, store, speculator.max_num_reqs, speculator.device, _maximum_over_ranks()
-    )
-    HERE.context, HERE.inactive = drafting.context, None
+    return DraftContext(HERE.policy, store, speculator.max_num_reqs, speculator.device, maximum_over_ranks())
 
 
 def _draft_layers(speculator: Any, group: int) -> DraftLayers:
@@ -214,17 +216,3 @@ def _draft_layers(speculator: Any, group: int) -> DraftLayers:
         num_slots=speculator.kv_cache_config.num_blocks * tables.block_sizes[group],
         cp_rank=tables.cp_rank if speculator.dcp_size > 1 else 0,
     )
-
-
-def _maximum_over_ranks() -> Any:
-    """Ranks hold other heads of the same rows. What one of them finds unwritten, all of them must hide."""
-    from vllm.distributed import get_tp_group
-
-    ranks = get_tp_group()
-    if ranks.world_size == 1:
-        return None
-
-    def reduce(past_unwritten: torch.Tensor) -> None:
-        torch.distributed.all_reduce(past_unwritten, op=torch.distributed.ReduceOp.MAX, group=ranks.device_group)
-
-    return reduce

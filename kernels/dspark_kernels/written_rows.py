@@ -285,7 +285,7 @@ def check_kernel(
     start = tl.program_id(1) * rows
     if zeroing:
         start += restored - restored % alignment
-    first_seen = tl.where(window > 0, restored - window, 0)
+    first_seen = tl.where(window > 0, restored - window + 1, 0)
     if (start >= restored) | (start + rows <= first_seen):
         return
     position = start + tl.arange(0, rows)
@@ -418,9 +418,9 @@ def find_unwritten_rows(
     holds already if that is more.
 
     past_unwritten: int32 [admitted], zeros to begin with. A group with a sliding window is judged on its last
-    `sliding_window` restored positions. Under context parallelism a rank judges its own rows only: take the maximum
-    over the ranks. A position behind the table's row or in a block out of range is not found. One launch a group;
-    asynchronous.
+    `sliding_window` - 1 restored positions: a query sees itself too, and what is further back may lie in no block.
+    Under context parallelism a rank judges its own rows only: take the maximum over the ranks. A position behind the
+    table's row or in a block out of range is not found. One launch a group; asynchronous.
 
     Raises ValueError on wrong dtypes, shapes or devices. Launches nothing where nothing is restored.
     """

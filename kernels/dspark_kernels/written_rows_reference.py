@@ -77,7 +77,7 @@ def _requests(admission: Admission) -> list[tuple[int, int]]:
 
 def _first_seen(group: GroupRows, restored: int) -> int:
     window = group.group.sliding_window
-    return max(restored - window, 0) if window else 0
+    return max(restored - window + 1, 0) if window else 0
 
 
 def _rows_on_rank(group: GroupRows, table_row: torch.Tensor, positions: range) -> tuple[torch.Tensor, torch.Tensor]:

@@ -42,6 +42,15 @@ def whole(heads: list[str]) -> list[str]:
     return [f"{head}\n{tail}" for head, tail in zip(heads, long_prompts(PROMPTS, 1, first=37), strict=True)]
 
 
+@pytest.fixture(scope="module")
+def cold(server: LiveServer, whole: list[str]) -> Counters:
+    running = Server(server.url)
+    running.empty_prefix_cache()
+    counted, context = drafted(running, whole)
+    assert context["restored_tokens"] == 0
+    return counted
+
+
 def drafted(server: Server, texts: list[str]) -> tuple[Counters, dict[str, int]]:
     """What vLLM and the runtime count while `texts` are completed, one at a time."""
     before, context = server.counters(), server.draft_context()
@@ -52,11 +61,8 @@ def drafted(server: Server, texts: list[str]) -> tuple[Counters, dict[str, int]]
 
 
 def test_stale_context_is_hidden_and_acceptance_comes_back(
-    measured: Server, heads: list[str], whole: list[str]
+    measured: Server, cold: Counters, heads: list[str], whole: list[str]
 ) -> None:
-    cold, counted = drafted(measured, whole)
-    assert counted["restored_tokens"] == 0
-
     lengths, hidden = {}, {}
     for policy in ("off", "restored", "validity"):
         measured.call("treat_restored", policy)
@@ -102,8 +108,7 @@ def test_every_restored_token_is_valid_hidden_or_zeroed(measured: Server, heads:
 
 
 def beside_a_long_request(server: Server, texts: list[str]) -> list[int]:
-    """Have `texts` prefilled while a request beyond the drafter's length runs; what a hit restores of each, in tokens:
-    its whole blocks but the last, which vLLM drops under speculation."""
+    """Have `texts` prefilled while a request beyond the drafter's length runs; whole blocks of each."""
     long = "\n".join(long_prompts(1, 7, first=11))
     tokens = server.complete([long], 1)[0]["usage"]["prompt_tokens"]
     assert tokens > DRAFTER_LENGTH, "the long request must not fit the drafter"
@@ -113,36 +118,37 @@ def beside_a_long_request(server: Server, texts: list[str]) -> list[int]:
     answers = server.complete(texts, 1)
     assert running.is_alive(), "the long request ended before the others were prefilled"
     running.join()
-    return [(answer["usage"]["prompt_tokens"] // BLOCK - 1) * BLOCK for answer in answers]
+    return [answer["usage"]["prompt_tokens"] // BLOCK for answer in answers]
 
 
-@pytest.mark.parametrize("fault", ["skipped-drafter", None])
-def test_what_a_skipped_drafter_left_unwritten_is_hidden_and_with_the_fix_there_is_nothing(
-    measured: Server, heads: list[str], whole: list[str], fault: str | None
+def test_what_a_skipped_drafter_left_unwritten_collapses_and_is_hidden_to_the_token(
+    measured: Server, cold: Counters, heads: list[str], whole: list[str]
 ) -> None:
-    cold, _ = drafted(measured, whole)
-    measured.empty_prefix_cache()
     measured.call("plant", "dirty-pool", 3.0)
-    if fault is not None:
-        measured.call("plant", fault)  # takes the fix back: vLLM as it is
-    restorable = beside_a_long_request(measured, heads)
+    measured.call("plant", "skipped-drafter")  # takes the fix back: vLLM as it is
+    blocks = beside_a_long_request(measured, heads)
+
+    measured.call("treat_restored", "off")
+    unmended, _ = drafted(measured, whole)
+    measured.call("treat_restored", "validity")
+    mended, counted = drafted(measured, whole)
+
+    unwritten = sum(blocks) * BLOCK
+    assert unmended.hits == sum(count - 1 for count in blocks) * BLOCK  # under speculation a hit ends a block earlier
+    assert unmended.acceptance_length < COLLAPSED
+    assert counted["hidden_tokens"] == unwritten
+    assert counted["valid_tokens"] == mended.hits - unwritten > 0
+    assert mended.acceptance_length >= KEPT * cold.acceptance_length
+
+
+def test_with_the_fix_a_skipped_drafter_leaves_nothing_unwritten(
+    measured: Server, cold: Counters, heads: list[str], whole: list[str]
+) -> None:
+    measured.call("plant", "dirty-pool", 3.0)
+    restorable = sum(count - 1 for count in beside_a_long_request(measured, heads)) * BLOCK
 
     hit, counted = drafted(measured, whole)
 
-    assert counted["restored_tokens"] == hit.hits == sum(restorable)
-    assert counted["hidden_tokens"] == (sum(restorable) if fault else 0)
-    assert counted["valid_tokens"] == (0 if fault else sum(restorable))
+    assert counted["restored_tokens"] == counted["valid_tokens"] == hit.hits == restorable
+    assert counted["hidden_tokens"] == 0
     assert hit.acceptance_length >= KEPT * cold.acceptance_length
-
-
-def test_without_hiding_what_a_skipped_drafter_left_collapses(
-    measured: Server, heads: list[str], whole: list[str]
-) -> None:
-    measured.call("treat_restored", "off")
-    measured.call("plant", "dirty-pool", 3.0)
-    measured.call("plant", "skipped-drafter")
-    beside_a_long_request(measured, heads)
-
-    hit, _ = drafted(measured, whole)
-
-    assert hit.acceptance_length < COLLAPSED

@@ -16,7 +16,7 @@ from tests.restoring import Counted, Store, connector_environment, count_one_pas
 
 pytestmark = pytest.mark.timeout(900)
 
-PROMPTS = 12
+PROMPTS = 8
 NOISE = 3.0
 COLD, WITH_DRAFT, WITHOUT_DRAFT = "cold", "with draft", "without draft"
 CHUNKS_OF_NO_BLOCKS = ["--max-num-batched-tokens", "500"]

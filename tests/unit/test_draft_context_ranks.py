@@ -1,0 +1,155 @@
+"""Ranks that draft together judge together: who is judged, and when, must not depend on what one of them knows."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from dspark_kernels.draft_groups import DraftGroup
+from dspark_kernels.written_rows import Admission, WrittenRows
+
+from dspark_cli.draft_context import install, runner_v1, runner_v2
+from dspark_cli.draft_context.context import DraftContext
+from dspark_cli.draft_context.policy import Policy
+from dspark_cli.draft_context.row_store import DraftLayers, build_row_store
+from dspark_cli.draft_context.runner_v2 import Drafting
+
+CPU = torch.device("cpu")
+BLOCK = 4
+BLOCKS = 16
+
+
+@pytest.fixture(autouse=True)
+def inference_mode() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+def fresh_context() -> DraftContext:
+    """One layer, nothing written."""
+    cache = torch.zeros(BLOCKS, BLOCK, 5, dtype=torch.bfloat16)
+
+    def store_rows(slots: torch.Tensor) -> None:
+        cache[slots // BLOCK, slots % BLOCK] = torch.randn(len(slots), 5).to(torch.bfloat16)
+
+    store = build_row_store([DraftLayers(DraftGroup(BLOCK), [cache], BLOCKS * BLOCK)], store_rows, CPU)
+    return DraftContext(Policy.VALIDITY, store, 4, CPU)
+
+
+def judge(context: DraftContext) -> dict[int, int]:
+    slots = context.unjudged()
+    where = torch.tensor(list(slots), dtype=torch.int64)
+    admission = Admission(
+        rows=torch.zeros_like(where),
+        restored_tokens=torch.tensor(list(slots.values()), dtype=torch.int32),
+        most_restored=max(slots.values(), default=0),
+        token_ids=torch.zeros(1, 64, dtype=torch.int32),
+        tables=(torch.arange(1, BLOCKS, dtype=torch.int32)[None],),
+    )
+    context.judge(slots, where, admission)
+    return slots
+
+
+@pytest.mark.parametrize("restored_before", [0, 8])
+def test_a_rank_that_heard_from_its_device_judges_those_that_a_waiting_rank_does(restored_before: int) -> None:
+    heard, waits = fresh_context(), fresh_context()
+    for context in (heard, waits):
+        context.store.written.words.fill_(-1)  # all rows are found
+        context.admit(1, restored_before)
+        judge(context)
+    heard.hides_in(np.array([1]))
+
+    for context in (heard, waits):
+        context.admit(1, 0)
+        context.admit(2, 12)
+
+    assert list(judge(heard).items()) == list(judge(waits).items())
+
+
+def test_a_slot_that_was_cleared_asks_for_no_further_judgement() -> None:
+    context = fresh_context()
+    context.admit(1, 8)
+    judge(context)
+    context.admit(1, 0)
+    cleared = judge(context)
+
+    context.admit(1, 0)
+
+    assert cleared == {1: 0}
+    assert context.unjudged() == {}
+
+
+def test_a_slot_that_changed_hands_before_anyone_was_judged_is_the_last_requests() -> None:
+    context = fresh_context()
+
+    context.admit(1, 8)
+    context.admit(1, 0)
+
+    assert judge(context) == {1: 0}
+    assert int(context.hidden_tokens[1]) == 0
+
+
+def test_the_filter_makes_room_for_the_rows_of_all_draft_groups() -> None:
+    context = SimpleNamespace(store=SimpleNamespace(written=WrittenRows(100, CPU)))
+    drafting = Drafting(requests=None, context=cast(Any, context), tried=True)
+    speculator = SimpleNamespace(draft_kv_cache_group_ids=[0, 3], **{runner_v2.KEPT: drafting})
+
+    for _ in range(2):
+        runner_v2._propose(lambda *_, **__: None, speculator, SimpleNamespace(num_tokens=40))
+
+    assert int(context.store.written.current) == 1
+
+
+def test_a_trial_allocation_gets_no_context_and_the_final_one_may() -> None:
+    speculator = SimpleNamespace(draft_kv_cache_group_ids=[0])
+    runner = SimpleNamespace(speculator=speculator, req_states=None)
+    tried = []
+
+    for how in ({"is_profiling": True}, {}):
+        runner_v2._initialize_kv_cache(lambda *_, **__: None, runner, "config", **how)
+        tried.append(getattr(speculator, runner_v2.KEPT).tried)
+
+    assert tried == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "uses_v2", "refused"),
+    [(1, 1, False, False), (2, 1, True, True), (2, 1, False, True), (1, 2, False, True), (1, 2, True, False)],
+)
+def test_context_parallelism_that_deals_out_rows_or_slots_is_refused(
+    prefill: int, decode: int, uses_v2: bool, refused: bool
+) -> None:
+    config = SimpleNamespace(
+        speculative_config=SimpleNamespace(method="dflash"),
+        parallel_config=SimpleNamespace(prefill_context_parallel_size=prefill, decode_context_parallel_size=decode),
+        use_v2_model_runner=uses_v2,
+    )
+
+    assert (install._refusal(config) is not None) == refused
+
+
+def test_a_pipeline_stage_without_a_drafter_runs_as_before() -> None:
+    assert runner_v1._update_states(lambda *_: "done", SimpleNamespace(), "scheduled") == "done"
+
+
+@pytest.mark.parametrize(("length", "hidden"), [(40, 12), (15, 12), (14, 8), (7, 4), (6, 0), (3, 0)])
+def test_v1_hides_no_block_of_the_query_of_a_request_that_a_failed_restore_took_back(length: int, hidden: int) -> None:
+    context, query = fresh_context(), 3
+    kept = runner_v1.RunnerContext(SimpleNamespace(max_num_reqs=3, input_batch=SimpleNamespace(req_ids=["a", "b"])))
+    slot = kept.slots.take("b")
+    context.admit(slot, 12)
+    context.hidden_tokens[slot] = 12
+    context.unjudged()
+    metadata = SimpleNamespace(
+        num_reqs=3,  # the last is padding
+        max_query_len=query,
+        seq_lens=torch.tensor([40, length, 0], dtype=torch.int32),
+        block_table_tensor=torch.arange(30, dtype=torch.int32).view(3, 10),
+    )
+
+    runner_v1._hide(kept, context, SimpleNamespace(device=CPU, block_size=BLOCK), metadata)
+
+    assert metadata.seq_lens.tolist() == [40, length - hidden, 0]
+    assert metadata.block_table_tensor[:, 0].tolist() == [0, 10 + hidden // BLOCK, 20]
