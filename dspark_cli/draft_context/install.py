@@ -10,6 +10,9 @@ logger = logging.getLogger("vllm.dspark_tool")
 METHODS = ("dflash", "dspark")
 """vLLM's names. DFlash2, XPress and LiLiCorr heads are dflash to it, and share its speculator."""
 
+FORGETTING = ("wake_up", "reload_weights", "update_weights")
+"""Methods of vLLM's worker after which no row counts as written."""
+
 
 def install_for(config: Any) -> None:
     """config: the worker's VllmConfig. What is not done, and why, is in `HERE.inactive`."""
@@ -62,7 +65,7 @@ def _installed(row: str, uses_v2: bool) -> str | None:
             else:
                 from dspark_cli.draft_context.runner_v1 import install
             install()
-            _forget_after_sleep()
+            _forget_with_caches_and_weights()
     except Exception as error:
         return _failed(row, one_line(error))
     if row not in HERE.applied:
@@ -71,16 +74,18 @@ def _installed(row: str, uses_v2: bool) -> str | None:
     return None
 
 
-def _forget_after_sleep() -> None:
-    """A worker that slept has lost its caches: rows that it knows would be taken for those that are there now."""
+def _forget_with_caches_and_weights() -> None:
+    """A worker that slept has lost its caches, and rows of other weights are worth nothing to a new drafter."""
     from vllm.v1.worker.gpu_worker import Worker
 
     from dspark_cli.draft_context.wrapping import wrap
 
-    wrap(Worker, "wake_up", _wake_up)
+    for name in FORGETTING:
+        if hasattr(Worker, name):
+            wrap(Worker, name, _and_forget)
 
 
-def _wake_up(stock: Any, worker: Any, *args: Any, **kwargs: Any) -> Any:
+def _and_forget(stock: Any, worker: Any, *args: Any, **kwargs: Any) -> Any:
     result = stock(worker, *args, **kwargs)
     if HERE.context is not None:
         HERE.context.forget()

@@ -6,7 +6,7 @@ from typing import Any
 from dspark_kernels.hidden_lengths import COUNTED
 
 from dspark_cli.draft_context.context import DraftContext
-from dspark_cli.draft_context.policy import Policy, asked_policy
+from dspark_cli.draft_context.policy import Policy
 
 
 @dataclass
@@ -29,10 +29,10 @@ HERE = Installed()
 
 def describe(worker: Any) -> dict[str, Any]:
     """Plain values that survive JSON. Never raises: see `status_plugin.worker_cache.describe_worker`."""
-    rank = int(getattr(worker, "rank", 0))
+    rank = getattr(worker, "rank", 0)
     plain = {
-        "rank": rank,
-        "policy": str(HERE.policy or asked_policy()),
+        "rank": rank if isinstance(rank, int) else 0,
+        "policy": str(HERE.policy),
         "witness": "content",
         "active": HERE.context is not None,
         "inactive_reason": HERE.inactive,

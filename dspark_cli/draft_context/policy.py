@@ -28,4 +28,4 @@ def asked_policy() -> Policy:
 
 def left_out() -> frozenset[str]:
     """Names of the patches that must not be applied."""
-    return frozenset(name for name in os.environ.get(WITHOUT, "").split(",") if name)
+    return frozenset(name.strip() for name in os.environ.get(WITHOUT, "").split(",") if name.strip())

@@ -11,8 +11,11 @@ from dspark_kernels.written_rows import GroupRows, WrittenRows, row_cells
 
 from dspark_cli.draft_context.context import RowStore
 
-StoreRows = Callable[[torch.Tensor], None]
-"""Store random context rows at these slots (int64, none negative) of every draft layer."""
+StoreRows = Callable[[torch.Tensor, int], None]
+"""Store random context rows at these slots (int64, none negative) of the draft layers of one group, by its number.
+
+Only of that group: its slots may be another group's real blocks, where their sizes differ.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,9 @@ def build_row_store(draft_groups: Iterable[DraftLayers], store_rows: StoreRows, 
     """
     groups: list[GroupRows] = []
     num_slots = 0
-    for layers in draft_groups:
-        cells = [find_cells(cache, layers.num_slots, _skipping(store_rows)) for cache in layers.caches]
+    for number, layers in enumerate(draft_groups):
+        write = _skipping(store_rows, number)
+        cells = [find_cells(cache, layers.num_slots, write) for cache in layers.caches]
         groups.append(GroupRows(layers.group, row_cells(cells), layers.cp_rank))
         num_slots = max(num_slots, layers.num_slots * layers.group.cp_size)
     for group in groups:
@@ -46,11 +50,11 @@ def build_row_store(draft_groups: Iterable[DraftLayers], store_rows: StoreRows, 
     return RowStore(tuple(groups), WrittenRows(num_slots, device))
 
 
-def _skipping(store_rows: StoreRows) -> StoreRows:
+def _skipping(store_rows: StoreRows, group: int) -> Callable[[torch.Tensor], None]:
     def write(slots: torch.Tensor) -> None:
         wanted = slots[slots >= 0]
         if wanted.shape[0]:
-            store_rows(wanted)
+            store_rows(wanted, group)
 
     return write
 

@@ -191,7 +191,7 @@ def _build(proposer: Any, runner: Any) -> DraftContext | None:
         num_slots=runner.kv_cache_config.num_blocks * spec.block_size,
     )
 
-    def store_rows(slots: torch.Tensor) -> None:
+    def store_rows(slots: torch.Tensor, _group: int) -> None:
         states = torch.randn(slots.shape[0], proposer.hidden_size, device=proposer.device).to(proposer.dtype)
         positions = torch.arange(slots.shape[0], device=proposer.device)
         proposer.model.precompute_and_store_context_kv(states, positions, slots)

@@ -186,12 +186,12 @@ def _build(speculator: Any, drafting: Drafting) -> DraftContext:
     groups = [_draft_layers(speculator, group) for group in speculator.draft_kv_cache_group_ids]
     width = speculator.hidden_states.shape[1]
 
-    def store_rows(slots: torch.Tensor) -> None:
+    def store_rows(slots: torch.Tensor, group: int) -> None:
         count = slots.shape[0]
         states = torch.randn(count, width, device=speculator.device).to(speculator.dtype)
         positions = torch.arange(count, device=speculator.device)
-        by_layer = speculator._layer_group_idx is not None
-        where = [slots] * len(speculator._layer_group_idx) if by_layer else slots
+        of_layers = speculator._layer_group_idx
+        where = slots if of_layers is None else [slots if of == group else None for of in of_layers]
         speculator.model.precompute_and_store_context_kv(states, positions, where)
 
     store = build_row_store(groups, store_rows, speculator.device)

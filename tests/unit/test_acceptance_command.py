@@ -295,7 +295,7 @@ def test_too_little_to_compare_ends_with_4(tool: Tool, tmp_path: Path) -> None:
 def test_ctrl_c_ends_a_watch_with_its_report() -> None:
     with server_that(serves(PAGE.read_text())) as url:
         process = start("acceptance", "--url", url, "--watch", "0.2", "--json")
-        time.sleep(3)
+        time.sleep(6)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
 

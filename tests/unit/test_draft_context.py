@@ -54,7 +54,7 @@ class Worker:
             self.layers.append(DraftLayers(group, [together, apart], blocks * group.block_size))
             order = torch.randperm(REQUESTS * width, generator=self._draw).to(torch.int32)
             self.tables.append(1 + order.view(REQUESTS, width))
-        store = build_row_store(self.layers, self._store_everywhere, CPU)
+        store = build_row_store(self.layers, self._store_in, CPU)
         self.context = DraftContext(policy, store, NUM_SLOTS, CPU, maximum_over_ranks)
 
     def draft(self, request: int, positions: Sequence[int]) -> None:
@@ -107,9 +107,8 @@ class Worker:
         block_size = self.layers[group].group.block_size
         return self.tables[group][request][positions // block_size].long() * block_size + positions % block_size
 
-    def _store_everywhere(self, slots: torch.Tensor) -> None:
-        for layers in self.layers:
-            self._store(layers, slots)
+    def _store_in(self, slots: torch.Tensor, group: int) -> None:
+        self._store(self.layers[group], slots)
 
     def _store(self, layers: DraftLayers, slots: torch.Tensor) -> None:
         blocks, offsets = slots // layers.group.block_size, slots % layers.group.block_size

@@ -31,7 +31,7 @@ def fresh_context() -> DraftContext:
     """One layer, nothing written."""
     cache = torch.zeros(BLOCKS, BLOCK, 5, dtype=torch.bfloat16)
 
-    def store_rows(slots: torch.Tensor) -> None:
+    def store_rows(slots: torch.Tensor, _group: int) -> None:
         cache[slots // BLOCK, slots % BLOCK] = torch.randn(len(slots), 5).to(torch.bfloat16)
 
     store = build_row_store([DraftLayers(DraftGroup(BLOCK), [cache], BLOCKS * BLOCK)], store_rows, CPU)

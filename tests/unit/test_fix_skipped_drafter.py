@@ -187,7 +187,7 @@ def draft_context_of(step: Step) -> DraftContext:
     """The draft context of `step`'s drafter, who knows of it."""
     model = step.drafter.model
 
-    def store_rows(slots: torch.Tensor) -> None:
+    def store_rows(slots: torch.Tensor, _group: int) -> None:
         model.precompute_and_store_context_kv(torch.ones(len(slots), WIDTH), torch.arange(len(slots)), slots)
 
     layers = DraftLayers(DraftGroup(BLOCK_SIZE), [model.cache], BLOCKS * BLOCK_SIZE)

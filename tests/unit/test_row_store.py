@@ -28,7 +28,7 @@ def test_each_slot_owns_what_the_drafter_writes_there() -> None:
     cache = cache_of_ones()
 
     store = build_row_store(
-        [DraftLayers(DraftGroup(BLOCK_SIZE), [cache], NUM_SLOTS)], lambda slots: store_sevens(cache, slots), CPU
+        [DraftLayers(DraftGroup(BLOCK_SIZE), [cache], NUM_SLOTS)], lambda slots, _group: store_sevens(cache, slots), CPU
     )
 
     (group,) = store.groups
@@ -38,16 +38,17 @@ def test_each_slot_owns_what_the_drafter_writes_there() -> None:
 
 def test_only_the_null_block_is_written_and_it_is_left_zeroed() -> None:
     caches = [cache_of_ones(), cache_of_ones(), cache_of_ones()]
+    of_group = [caches[:1], caches[1:]]
     asked: list[torch.Tensor] = []
 
-    def store_rows(slots: torch.Tensor) -> None:
+    def store_rows(slots: torch.Tensor, group: int) -> None:
         asked.append(slots)
-        for cache in caches:
+        for cache in of_group[group]:
             store_sevens(cache, slots)
 
     groups = [
-        DraftLayers(DraftGroup(BLOCK_SIZE), caches[:1], NUM_SLOTS),
-        DraftLayers(DraftGroup(BLOCK_SIZE, sliding_window=8), caches[1:], NUM_SLOTS),
+        DraftLayers(DraftGroup(BLOCK_SIZE), of_group[0], NUM_SLOTS),
+        DraftLayers(DraftGroup(BLOCK_SIZE, sliding_window=8), of_group[1], NUM_SLOTS),
     ]
     build_row_store(groups, store_rows, CPU)
 
@@ -62,7 +63,7 @@ def test_the_filter_has_room_for_the_tokens_of_all_ranks() -> None:
     cache = torch.ones(blocks, BLOCK_SIZE, 2, WIDTH)
     layers = DraftLayers(DraftGroup(BLOCK_SIZE, cp_size=cp_size), [cache], blocks * BLOCK_SIZE, cp_rank=3)
 
-    store = build_row_store([layers], lambda slots: store_sevens(cache, slots), CPU)
+    store = build_row_store([layers], lambda slots, _group: store_sevens(cache, slots), CPU)
 
     assert store.written.words.shape == (2, words_for(blocks * BLOCK_SIZE * cp_size))
     assert store.groups[0].cp_rank == 3
@@ -72,25 +73,25 @@ def test_a_cache_that_the_drafter_does_not_write_is_refused() -> None:
     layers = DraftLayers(DraftGroup(BLOCK_SIZE), [cache_of_ones()], NUM_SLOTS)
 
     with pytest.raises(CellsNotFound, match="no element of the cache changes"):
-        build_row_store([layers], lambda slots: None, CPU)
+        build_row_store([layers], lambda slots, _group: None, CPU)
 
 
 def test_a_cache_without_a_dimension_of_blocks_is_refused() -> None:
     layers = DraftLayers(DraftGroup(BLOCK_SIZE), [torch.ones(BLOCKS, BLOCK_SIZE)], NUM_SLOTS + 1)
 
     with pytest.raises(CellsNotFound, match="no dimension of"):
-        build_row_store([layers], lambda slots: None, CPU)
+        build_row_store([layers], lambda slots, _group: None, CPU)
 
 
 def test_a_group_without_layers_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one layer"):
-        build_row_store([DraftLayers(DraftGroup(BLOCK_SIZE), [], NUM_SLOTS)], lambda slots: None, CPU)
+        build_row_store([DraftLayers(DraftGroup(BLOCK_SIZE), [], NUM_SLOTS)], lambda slots, _group: None, CPU)
 
 
 def test_layers_of_one_group_must_be_alike() -> None:
     caches = [cache_of_ones(), cache_of_ones().to(torch.bfloat16)]
 
-    def store_rows(slots: torch.Tensor) -> None:
+    def store_rows(slots: torch.Tensor, _group: int) -> None:
         for cache in caches:
             store_sevens(cache, slots)
 
