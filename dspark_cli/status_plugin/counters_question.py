@@ -16,7 +16,7 @@ from dspark_cli.status_plugin.worker_question import engines_behind, server_refu
 
 MOMENT_S = 0.5
 Counters = dict[str, Any]
-"""`policy`, `workers` and `acceptance` of the status, or `unsupported`, a reason."""
+"""`policy`, `workers`, `acceptance` and `failed_patches` of the status, or `unsupported`, a reason."""
 
 
 def counters_question(engine_client: Any) -> AskedOnce[Counters]:
@@ -26,9 +26,16 @@ def counters_question(engine_client: Any) -> AskedOnce[Counters]:
         refusal = server_refusal(engine_client)
         if refusal is not None:
             return {"unsupported": refusal}
-        workers, acceptance = await asyncio.gather(_workers(engine_client), _acceptance(engine_client))
+        workers, told = await asyncio.gather(_workers(engine_client), _engines(engine_client))
         policies = sorted({str(worker.get("policy")) for worker in workers})
-        return {"policy": ", ".join(policies), "workers": workers, "acceptance": acceptance}
+        failed = {name: why for each in [*told, *workers] for name, why in each.get("failed_patches", {}).items()}
+        acceptance = _acceptance(engine_client, [each["acceptance"] for each in told])
+        return {
+            "policy": ", ".join(policies),
+            "workers": workers,
+            "acceptance": acceptance,
+            "failed_patches": failed,
+        }
 
     return AskedOnce(put, MOMENT_S)
 
@@ -42,15 +49,19 @@ async def _workers(engine_client: Any) -> list[dict[str, Any]]:
     return [{**worker, "engine": engine} for engine, workers in enumerate(answers) for worker in workers]
 
 
-async def _acceptance(engine_client: Any) -> dict[str, Any]:
-    """Of all engines together, as vLLM's /metrics are when summed; or `unsupported`, a reason."""
+async def _engines(engine_client: Any) -> list[dict[str, Any]]:
+    """What `describe_engine` says; before 0.32, the first engine's."""
     core = engine_client.engine_core
     every = getattr(core, "call_utility_all_async", None)
+    return list(await every(ENGINE_METHOD)) if every else [await core.call_utility_async(ENGINE_METHOD)]
+
+
+def _acceptance(engine_client: Any, told: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of all engines together, as vLLM's /metrics are when summed; or `unsupported`, a reason."""
     engines = engines_behind(engine_client.vllm_config.parallel_config)
-    if every is None and engines > 1:
+    if len(told) < engines:
         return {"unsupported": f"{engines} engines are behind this server, and this vLLM passes on the answer of one"}
-    answers = await every(ENGINE_METHOD) if every else [await core.call_utility_async(ENGINE_METHOD)]
-    return together(answers)
+    return together(told)
 
 
 def together(answers: list[dict[str, Any]]) -> dict[str, Any]:

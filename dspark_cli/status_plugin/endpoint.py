@@ -14,7 +14,7 @@ from dspark_cli.status_plugin.api_key import ApiKeyRule, rule_of_server
 from dspark_cli.status_plugin.asked_once import Answer, AskedOnce
 from dspark_cli.status_plugin.counters_question import Counters, counters_question
 from dspark_cli.status_plugin.names import METRICS_ROUTE, PLUGIN, ROUTE
-from dspark_cli.status_plugin.patches_here import PatchStatus, patches_question
+from dspark_cli.status_plugin.patches_here import PatchStatus, patches_question, with_failures
 from dspark_cli.status_plugin.worker_question import engines_behind, question_to, server_refusal
 
 ANSWER_WITHIN_S = 8.0
@@ -98,7 +98,7 @@ class _Engine:
             _answer_or(self._patches, lambda _: unknown),
             _answer_or(self._counters, lambda reason: {"unsupported": reason}),
         )
-        return patches, counters
+        return with_failures(patches, counters.get("failed_patches", {})), counters
 
 
 async def _answer_or(question: AskedOnce[Answer], otherwise: Callable[[str], Answer]) -> Answer:

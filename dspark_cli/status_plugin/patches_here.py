@@ -32,3 +32,11 @@ def patches_here() -> list[PatchStatus]:
     return [
         {"name": found.patch, "status": str(found.status), "evidence": found.evidence} for found in verdict.judgements
     ]
+
+
+def with_failures(patches: list[PatchStatus], failed: dict[str, str]) -> list[PatchStatus]:
+    """What a worker or an engine core could not put on has failed, whatever its source looks like from here."""
+    return [
+        {**patch, "status": "failed", "evidence": failed[patch["name"]]} if patch["name"] in failed else patch
+        for patch in patches
+    ]

@@ -1,6 +1,7 @@
 """What one worker's draft context counted: how much of what was restored it found valid, hid or zeroed."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 COUNTERS = ("admissions", "restored_tokens", "valid_tokens", "hidden_tokens", "zeroed_tokens")
@@ -36,9 +37,14 @@ def _plain(told: dict[str, Any]) -> dict[str, Any]:
         "inactive_reason": None if reason is None else _line(reason),
         **{name: int(told.get(name, 0)) for name in COUNTERS},
         "patches": [_line(name) for name in told.get("patches", ())],
-        "failed_patches": {_line(name): _line(why) for name, why in dict(told.get("failed_patches", {})).items()},
+        "failed_patches": plain_failures(told.get("failed_patches", {})),
         "last": json.loads(json.dumps(list(told.get("last", ()))[-MOST_ADMISSIONS_TOLD:], default=str)),
     }
+
+
+def plain_failures(failed: Mapping[str, str]) -> dict[str, str]:
+    """Why patches could not be put on, by name, in printable lines."""
+    return {_line(name): _line(reason) for name, reason in failed.items()}
 
 
 def _inactive(worker: Any, reason: str) -> dict[str, Any]:

@@ -13,11 +13,12 @@ def add_worker_method() -> None:
     from vllm.v1.engine.core import EngineCore
     from vllm.v1.worker.worker_base import WorkerBase
 
-    from dspark_cli.draft_context.acceptance_by_restored import count_acceptance, describe_acceptance
+    from dspark_cli.draft_context.acceptance_by_restored import count_acceptance
+    from dspark_cli.status_plugin.engine_counters import describe_engine
     from dspark_cli.status_plugin.worker_cache import describe_worker
     from dspark_cli.status_plugin.worker_counters import describe_draft_context
 
     setattr(WorkerBase, WORKER_METHOD, describe_worker)
     setattr(WorkerBase, WORKER_COUNTERS, describe_draft_context)
-    setattr(EngineCore, ENGINE_METHOD, describe_acceptance)
+    setattr(EngineCore, ENGINE_METHOD, describe_engine)
     count_acceptance()

@@ -46,38 +46,61 @@ class DraftFaults:
         HERE.context.policy = Policy(policy)
         return policy
 
-    def time_draft_steps(self, requests: int) -> str:
-        """Time the draft steps of model runner V2 that draft for exactly `requests` requests, until asked for them."""
+    def time_draft_steps(self, requests: int, turn: int) -> str:
+        """Time the steps of model runner V2 that draft for exactly `requests` requests, `turn` of them through the
+        patched runtime and `turn` past it, in turns, until asked for them.
+
+        Past it the hooks are left out; what recording adds to the captured graph is in both.
+        """
         self.heal()
         speculator = self.model_runner.speculator
-        stock = speculator.propose
-        self._timed: list[tuple[Any, Any, float]] = []
+        patched = speculator.propose
+        stock = getattr(type(speculator).propose, "__wrapped__", type(speculator).propose).__get__(speculator)
+        self._timed: list[tuple[bool, float, float, Any, Any]] = []
+        count = 0
 
         def propose(batch: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal count
             if batch.num_reqs != requests or batch.num_tokens > requests * (speculator.num_speculative_steps + 1):
-                return stock(batch, *args, **kwargs)
+                count = 0
+                return patched(batch, *args, **kwargs)
+            through_patch = (count // turn) % 2 == 0
             begin, end = (torch.Event(device="cuda", enable_timing=True) for _ in range(2))
             begin.record()
             started = time.perf_counter()
-            drafts = stock(batch, *args, **kwargs)
+            drafts = (patched if through_patch else stock)(batch, *args, **kwargs)
             host = time.perf_counter() - started
             end.record()
-            self._timed.append((begin, end, host))
+            if count % turn:  # the first of a turn follows a step of the other kind
+                self._timed.append((through_patch, started, host, begin, end))
+            count += 1
             return drafts
 
         speculator.propose = propose
         self._undo.append(lambda: delattr(speculator, "propose"))
         return "timing"
 
-    def draft_step_times(self) -> dict[str, float]:
-        """Medians in microseconds, and of how many steps; ends the timing."""
+    def draft_step_times(self) -> dict[str, dict[str, float]]:
+        """Of both kinds: how many steps, and medians in microseconds of the draft step on the device and on the host,
+        and of the whole engine step (from one draft step's begin to the next one's); ends the timing."""
         torch.cuda.synchronize()
-        device = [begin.elapsed_time(end) * 1e3 for begin, end, _ in self._timed]
-        host = [seconds * 1e6 for *_, seconds in self._timed]
         self.heal()
-        if not device:
-            return {"steps": 0}
-        return {"steps": len(device), "device_us": statistics.median(device), "host_us": statistics.median(host)}
+        times: dict[str, dict[str, float]] = {}
+        for name, kind in (("patched", True), ("past it", False)):
+            steps = [step for step in self._timed if step[0] is kind]
+            follow = [
+                (later[1] - step[1]) * 1e6
+                for step, later in zip(self._timed, self._timed[1:], strict=False)
+                if step[0] is later[0] is kind
+            ]
+            times[name] = {"steps": len(steps)}
+            if len(steps) > 1 and follow:
+                times[name] |= {
+                    "device_us": statistics.median(begin.elapsed_time(end) * 1e3 for *_, begin, end in steps),
+                    "host_us": statistics.median(step[2] * 1e6 for step in steps),
+                    "engine_step_us": statistics.median(follow),
+                }
+        return times
 
     # What restored prefixes look like to a drafter whose context was never written for them.
 

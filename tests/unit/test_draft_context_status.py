@@ -42,6 +42,7 @@ from dspark_cli.sources.server_status import ServerStatus, parse_status
 from dspark_cli.status_plugin.counters_question import counters_question, together
 from dspark_cli.status_plugin.endpoint import StatusEndpoint
 from dspark_cli.status_plugin.names import ENGINE_METHOD, WORKER_COUNTERS
+from dspark_cli.status_plugin.patches_here import with_failures
 from dspark_cli.status_plugin.prometheus_text import prometheus_text
 from dspark_cli.status_plugin.worker_counters import describe_draft_context
 from tests.local_server import Respond, server_that
@@ -339,10 +340,13 @@ class Client:
     async def call_utility_all_async(self, method: str, *args: Any) -> list[Any]:
         self.asked.append(args[0] if method == "collective_rpc" else method)
         await asyncio.sleep(0.01)
-        return [acceptance if method == ENGINE_METHOD else workers for workers, acceptance in self._engines]
+        return [engine if method == ENGINE_METHOD else workers for workers, engine in self._engines]
 
 
-ENGINE = (TOLD["draft_context"]["workers"][:1], TOLD["draft_context"]["acceptance"])
+ENGINE = (
+    TOLD["draft_context"]["workers"][:1],
+    {"acceptance": TOLD["draft_context"]["acceptance"], "failed_patches": {}},
+)
 
 
 @pytest.fixture
@@ -374,6 +378,26 @@ def test_all_engines_are_summed_and_their_workers_told_apart() -> None:
 
     assert [worker["engine"] for worker in counters["workers"]] == [0, 1]
     assert [bucket["draft_steps"] for bucket in counters["acceptance"]["buckets"]] == [1600, 80, 1200, 1000, 0, 0, 0]
+
+
+@pytest.mark.usefixtures("plugin_loaded")
+def test_a_patch_that_a_worker_or_an_engine_core_could_not_put_on_has_failed() -> None:
+    workers, engine = ENGINE
+    in_worker = [{**workers[0], "failed_patches": {"draft_context_v2": "unsupported: changed"}}]
+    client = Client([ENGINE, (in_worker, {**engine, "failed_patches": {"explicit_depth_zero": "ImportError: x"}})])
+
+    failed = asyncio.run(counters_question(client).answer(5))["failed_patches"]
+    patches = [
+        {"name": name, "status": "applies", "evidence": "read"}
+        for name in ("draft_context_v2", "explicit_depth_zero", "zero_width_graphs")
+    ]
+    told = {patch["name"]: (patch["status"], patch["evidence"]) for patch in with_failures(patches, failed)}
+
+    assert told == {
+        "draft_context_v2": ("failed", "unsupported: changed"),
+        "explicit_depth_zero": ("failed", "ImportError: x"),
+        "zero_width_graphs": ("applies", "read"),
+    }
 
 
 def test_engines_that_must_not_be_asked_are_not() -> None:
