@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from dspark_cli.status_plugin.counters_question import MOMENT_S
 from tests.live_server import prompts
 
 COUNTERS = {
@@ -17,6 +18,7 @@ COUNTERS = {
     "accepted": "spec_decode_num_accepted_tokens",
     "generated": "generation_tokens",
     "hits": "prefix_cache_hits",
+    "external_hits": "external_prefix_cache_hits",
     "preemptions": "num_preemptions",
 }
 
@@ -29,6 +31,7 @@ class Counters:
     accepted: float
     generated: float
     hits: float
+    external_hits: float
     preemptions: float
 
     def since(self, before: "Counters") -> "Counters":
@@ -52,7 +55,7 @@ class Server:
 
     def draft_context(self) -> dict[str, Any]:
         """The first worker's counters and the acceptance by restored length."""
-        time.sleep(0.6)  # an answer is shared by those who ask within half a second
+        time.sleep(MOMENT_S + 0.1)  # answers of the last moment are given out again
         answer = httpx.get(f"{self.url}/dspark/status", timeout=30).json()["draft_context"]
         return {**answer["workers"][0], "acceptance": answer["acceptance"], "ranks": answer["workers"]}
 

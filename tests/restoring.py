@@ -5,16 +5,12 @@ The connector is tests/connectors/target_only_connector.py.
 
 import json
 import os
-import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
-from dspark_cli.status_plugin.counters_question import MOMENT_S
 from tests.live_server import Served, prompts
+from tests.measured_server import Server
 from tests.paths import TESTS
 
 TEXTS_A_PROMPT = 3
@@ -78,24 +74,16 @@ def long_prompts(count: int) -> list[str]:
 
 def count_one_pass(server: Served, texts: Sequence[str]) -> Counted:
     """Empty the server's own prefix cache, send the prompts one after the other, and say what that added."""
-    httpx.post(f"{server.url}/reset_prefix_cache", timeout=60).raise_for_status()
-    before = _counters(server)
+    measured = Server(server.url)
+    measured.empty_prefix_cache()
+    before, context = measured.counters(), measured.draft_context()
     for text in texts:
         server.complete(text)
-    after = _counters(server)
-    return Counted(*(now - then for now, then in zip(after, before, strict=True)))
-
-
-def _counters(server: Served) -> list[int]:
-    """In the order of Counted."""
-    time.sleep(MOMENT_S + 0.5)  # answers of the last moment are given out again
-    page = server.metrics()
-    spec_decode = [_metric(page, f"spec_decode_num_{name}_total") for name in ("drafts", "accepted_tokens")]
-    hits = [_metric(page, f"{name}_hits_total") for name in ("external_prefix_cache", "prefix_cache")]
-    status = httpx.get(f"{server.url}/dspark/status", timeout=30).json()
-    (worker,) = status["draft_context"]["workers"]
-    return [*spec_decode, *hits, *(worker[name] for name in CONTEXT_COUNTERS)]
-
-
-def _metric(page: str, name: str) -> int:
-    return sum(int(float(value)) for value in re.findall(rf"^vllm:{name}\{{[^}}]*\}} (\S+)$", page, re.MULTILINE))
+    after, context_after = measured.counters().since(before), measured.draft_context()
+    return Counted(
+        drafts=int(after.drafts),
+        accepted_tokens=int(after.accepted),
+        external_hits=int(after.external_hits),
+        local_hits=int(after.hits),
+        **{name: context_after[name] - context[name] for name in CONTEXT_COUNTERS},
+    )

@@ -53,11 +53,17 @@ def cold(server: LiveServer, whole: list[str]) -> Counters:
 
 def drafted(server: Server, texts: list[str]) -> tuple[Counters, dict[str, int]]:
     """What vLLM and the runtime count while `texts` are completed, one at a time."""
+    counted, context, _ = drafted_and_said(server, texts)
+    return counted, context
+
+
+def drafted_and_said(server: Server, texts: list[str]) -> tuple[Counters, dict[str, int], list[str]]:
     before, context = server.counters(), server.draft_context()
-    server.complete(texts, OUTPUT, ignore_eos=True)
+    answers = server.complete(texts, OUTPUT, ignore_eos=True)
     after, context_after = server.counters(), server.draft_context()
     names = ("admissions", "restored_tokens", "valid_tokens", "hidden_tokens", "zeroed_tokens")
-    return after.since(before), {name: context_after[name] - context[name] for name in names}
+    counted = {name: context_after[name] - context[name] for name in names}
+    return after.since(before), counted, [answer["text"] for answer in answers]
 
 
 def test_stale_context_is_hidden_and_acceptance_comes_back(
@@ -84,24 +90,15 @@ def test_stale_context_is_hidden_and_acceptance_comes_back(
 def test_good_context_is_left_and_drafts_are_those_of_stock(
     measured: Server, heads: list[str], whole: list[str]
 ) -> None:
-    by_policy = {}
+    drafts = {}
     for policy in ("off", "validity"):
         measured.call("treat_restored", policy)
         measured.empty_prefix_cache()
         measured.complete(heads, 1)
-        before = measured.counters()
-        texts = [answer["text"] for answer in measured.complete(whole, OUTPUT, ignore_eos=True)]
-        after = measured.counters().since(before)
-        by_policy[policy] = (texts, after.drafts, after.accepted)
+        warm, counted, texts = drafted_and_said(measured, whole)
+        drafts[policy] = (warm.drafts, warm.accepted, texts)
 
-    assert by_policy["validity"] == by_policy["off"]
-
-
-def test_every_restored_token_is_valid_hidden_or_zeroed(measured: Server, heads: list[str], whole: list[str]) -> None:
-    measured.complete(heads, 1)
-
-    warm, counted = drafted(measured, whole)
-
+    assert drafts["validity"] == drafts["off"]
     assert counted["admissions"] == PROMPTS
     assert counted["restored_tokens"] == counted["valid_tokens"] == warm.hits
     assert counted["hidden_tokens"] == counted["zeroed_tokens"] == 0
