@@ -53,8 +53,7 @@ class Served:
         self._call("treat_restored", policy)
 
     def _call(self, method: str, *arguments: object) -> None:
-        body = {"method": method, "args": list(arguments)}
-        httpx.post(f"{self.url}/collective_rpc", json=body, timeout=60).raise_for_status()
+        call_workers(self.url, method, *arguments)
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,14 @@ class LiveServer(Served):
         if self.tool.poll() is None:
             self.tool.send_signal(signal.SIGINT)
         return self.tool.wait(STOPPED_WITHIN_S)
+
+
+def call_workers(url: str, method: str, *arguments: object) -> Any:
+    """What the workers answer to a method of tests/faults; the server needs VLLM_SERVER_DEV_MODE=1."""
+    body = {"method": method, "args": list(arguments)}
+    answer = httpx.post(f"{url}/collective_rpc", json=body, timeout=120)
+    answer.raise_for_status()
+    return answer.json()["results"] if answer.content else None
 
 
 def prompts() -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from dspark_cli.status_plugin.counters_question import MOMENT_S
-from tests.live_server import prompts
+from tests.live_server import call_workers, prompts
 
 COUNTERS = {
     "drafts": "spec_decode_num_drafts",
@@ -60,9 +60,7 @@ class Server:
         return {**answer["workers"][0], "acceptance": answer["acceptance"], "ranks": answer["workers"]}
 
     def call(self, method: str, *arguments: object) -> Any:
-        answer = httpx.post(f"{self.url}/collective_rpc", json={"method": method, "args": list(arguments)}, timeout=120)
-        answer.raise_for_status()
-        return answer.json()["results"] if answer.content else None
+        return call_workers(self.url, method, *arguments)
 
     def empty_prefix_cache(self) -> None:
         httpx.post(f"{self.url}/reset_prefix_cache", timeout=60).raise_for_status()

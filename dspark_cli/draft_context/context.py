@@ -29,7 +29,7 @@ class RowStore:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The same five steps on a GPU and in plain PyTorch."""
+    """The same four steps on a GPU and in plain PyTorch."""
 
     record: Callable[..., None]
     find_unwritten: Callable[..., None]

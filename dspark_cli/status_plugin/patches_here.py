@@ -2,7 +2,6 @@
 
 import asyncio
 from math import inf
-from pathlib import Path
 
 from dspark_cli.status_plugin.asked_once import AskedOnce
 
@@ -20,17 +19,12 @@ def patches_question() -> AskedOnce[list[PatchStatus]]:
 
 
 def patches_here() -> list[PatchStatus]:
-    import vllm
-
-    from dspark_cli.patches.found_vllm import FoundVllm
-    from dspark_cli.patches.judge import judge
+    from dspark_cli.patches.put_on import judged_here
     from dspark_cli.patches.registry import PATCHES
-    from dspark_cli.patches.source_tree import SourceTree
 
-    package = Path(str(vllm.__file__)).parent
-    verdict = judge(FoundVllm(str(package), str(vllm.__version__), SourceTree(package)), PATCHES)
     return [
-        {"name": found.patch, "status": str(found.status), "evidence": found.evidence} for found in verdict.judgements
+        {"name": found.patch, "status": str(found.status), "evidence": found.evidence}
+        for found in judged_here(list(PATCHES))
     ]
 
 

@@ -5,36 +5,22 @@ in the process of other tests.
 """
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live_server import offline_environment
+from tests.own_process import answer_of
 from tests.paths import DFLASH, TARGET
 
-REPOSITORY = Path(__file__).parents[2]
 DRAFTS = [11, 12, 13, 14, 15, 16]
 FULL_DEPTH = len(DRAFTS)
-LONGEST_S = 240
 
 
 @pytest.fixture(scope="module")
 def kept() -> dict[str, list[int]]:
     """ "stock 0", "fixed 2", "fixed twice none", ... -> the drafts that the request has after the worker's answer."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.unit.test_fix_explicit_depth"],
-        capture_output=True,
-        text=True,
-        timeout=LONGEST_S,
-        cwd=REPOSITORY,
-        env=offline_environment(),
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    answer: dict[str, list[int]] = json.loads(ran.stdout.splitlines()[-1])
+    answer: dict[str, list[int]] = answer_of("tests.unit.test_fix_explicit_depth")
     return answer
 
 

@@ -5,23 +5,20 @@ process of other tests.
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live_server import offline_environment
+from tests.own_process import answer_of
 from tests.paths import DFLASH, TARGET
 
-REPOSITORY = Path(__file__).parents[2]
 DEPTH, MAX_REQUESTS = 6, 64
 WIDTH = 1 + DEPTH
 SCHEDULE = [[1, 16, 6], [17, 32, 4], [33, 64, 0]]
 CAPTURE_SIZES = [1, 2, 4, *range(8, 513, 8)]
 """vLLM's usual grid."""
-LONGEST_S = 240
 
 Plans = dict[str, Any]
 
@@ -29,17 +26,8 @@ Plans = dict[str, Any]
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Plans:
     """What each manager planned: "stock", "fixed" and "fixed twice" draft managers, and a "target" one with the fix."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.unit.test_fix_one_width_draft_graphs", str(tmp_path_factory.mktemp("group"))],
-        capture_output=True,
-        text=True,
-        timeout=LONGEST_S,
-        cwd=REPOSITORY,
-        env=offline_environment(),
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    answer: Plans = json.loads(ran.stdout.splitlines()[-1])
+    folder = tmp_path_factory.mktemp("group")
+    answer: Plans = answer_of("tests.unit.test_fix_one_width_draft_graphs", str(folder))
     return answer
 
 
