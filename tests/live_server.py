@@ -20,7 +20,8 @@ from tests.paths import DFLASH, MODELS, TARGET, TESTS
 
 TOOL = str(Path(sys.executable).with_name("dspark-tool"))
 FAULTS = ["--worker-extension-cls", "draft_faults.DraftFaults"]
-ENGINE_ARGS = ["--max-model-len", "4096", "--kv-cache-memory-bytes", str(1 << 30), "--enforce-eager"]
+MODEL_LENGTH = 4096
+ENGINE_ARGS = ["--max-model-len", str(MODEL_LENGTH), "--kv-cache-memory-bytes", str(1 << 30), "--enforce-eager"]
 READY_WITHIN_S = 240.0
 STOPPED_WITHIN_S = 60.0
 

@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,9 +50,12 @@ class Server:
     url: str
 
     def counters(self) -> Counters:
-        text = httpx.get(f"{self.url}/metrics", timeout=30).text
+        text = self._metrics()
         values = {name: re.findall(rf"^vllm:{name}_total{{[^}}]*}} (\S+)", text, re.M) for name in COUNTERS.values()}
         return Counters(*(sum(map(float, values[name])) for name in COUNTERS.values()))
+
+    def _metrics(self) -> str:
+        return httpx.get(f"{self.url}/metrics", timeout=30).text
 
     def draft_context(self) -> dict[str, Any]:
         """The first worker's counters and the acceptance by restored length."""
@@ -73,6 +77,25 @@ class Server:
     ) -> list[dict[str, Any]]:
         """The first choice of each text's completion, with its usage, at temperature 0; in order."""
         return asyncio.run(self.completions(texts, max_tokens, concurrency, options))
+
+    @contextmanager
+    def generating(self, text: str, max_tokens: int) -> Iterator[None]:
+        """While a request of `text` generates: from its first token until the block ends, where the client hangs up.
+
+        Raises RuntimeError if the request had ended before the block did.
+        """
+        body = {"model": "tiny", "prompt": text, "max_tokens": max_tokens, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", f"{self.url}/v1/completions", json=body, timeout=300) as answer:
+            answer.raise_for_status()
+            chunks = answer.iter_bytes()  # the connection closes when this is forgotten
+            next(chunks)
+            yield
+            if not self.requests_running():
+                raise RuntimeError(f"the request had generated its {max_tokens} tokens before the others were done")
+
+    def requests_running(self) -> int:
+        found = re.findall(r"^vllm:num_requests_running{[^}]*} (\S+)", self._metrics(), re.M)
+        return int(sum(map(float, found)))
 
     async def completions(
         self, texts: Sequence[str], max_tokens: int, concurrency: int, options: dict[str, object]

@@ -3,14 +3,12 @@
 Prompts share their first part with prompts sent before, as with a system prompt, so that part is restored.
 """
 
-import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.end_to_end.conftest import DRAFTER_LENGTH
-from tests.live_server import LiveServer
+from tests.live_server import MODEL_LENGTH, LiveServer
 from tests.measured_server import Counters, Server, long_prompts
 
 pytestmark = pytest.mark.timeout(600)
@@ -109,12 +107,8 @@ def beside_a_long_request(server: Server, texts: list[str]) -> list[int]:
     long = "\n".join(long_prompts(1, 7, first=11))
     tokens = server.complete([long], 1)[0]["usage"]["prompt_tokens"]
     assert tokens > DRAFTER_LENGTH, "the long request must not fit the drafter"
-    running = threading.Thread(target=server.complete, args=([long], 800), kwargs={"ignore_eos": True})
-    running.start()
-    time.sleep(2)
-    answers = server.complete(texts, 1)
-    assert running.is_alive(), "the long request ended before the others were prefilled"
-    running.join()
+    with server.generating(long, MODEL_LENGTH - tokens):
+        answers = server.complete(texts, 1, concurrency=len(texts))
     return [answer["usage"]["prompt_tokens"] // BLOCK for answer in answers]
 
 
