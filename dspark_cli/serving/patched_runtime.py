@@ -70,7 +70,7 @@ def patched_runtime(install: VllmInstall, wanted: Wanted, speculative_config: Ma
         BadInput: a policy or a patch that there is not, or one that cannot be left out.
         NotFit: a patch that this start needs does not fit, and nobody said that it may be missing.
     """
-    policy = _policy(wanted)
+    policy = asked_policy(wanted.draft_context)
     named = left_out().union(wanted.without)
     without = _left_out(named)
     runners = possible_runners(install, os.environ)
@@ -103,8 +103,13 @@ def possible_runners(install: VllmInstall, environment: Mapping[str, str]) -> li
     return [Place.RUNNER_V2] if install.verified and "cpu" not in install.version else list(CONTEXT_OF)
 
 
-def _policy(wanted: Wanted) -> Policy:
-    given, said = wanted.draft_context, "--draft-context"
+def asked_policy(option: str | None) -> Policy:
+    """The policy that --draft-context, else the environment names; validity where neither does.
+
+    Raises:
+        BadInput: there is none of that name.
+    """
+    given, said = option, "--draft-context"
     if given is None:
         given, said = os.environ.get(POLICY_VARIABLE) or Policy.VALIDITY, POLICY_VARIABLE
     try:

@@ -22,6 +22,10 @@ class Method(StrEnum):
     DSPARK = "dspark"
 
 
+SERVED_AS_DFLASH = frozenset({"Qwen3XPressModel", "LiLiCorrDraftModel", "MuseGlimmerAssistantModel"})
+"""Heads on a DFlash drafter whose names do not say so (vLLM 0.33 spec_decode/__init__.py, config/speculative.py)."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """`name` is what vLLM is given (a folder or a hub name), `config` the parsed config.json."""
@@ -80,6 +84,10 @@ def drafter_method(drafter: Checkpoint) -> Method:
         for method in Method:
             if method in kind.lower():
                 return method
+    if "dspark_block_size" in drafter.config:
+        return Method.DSPARK  # DeepSeek-V4 ships the drafter's weights and settings in the target's checkpoint
+    if SERVED_AS_DFLASH.intersection(drafter.architectures):
+        return Method.DFLASH
     raise BadInput(
         f"{drafter.name} is no DFlash or DSpark drafter by its config.json (architectures: {drafter.architectures})",
         "is this the target? give the drafter's folder; if it is a drafter, say --method dflash or --method dspark",

@@ -1,0 +1,146 @@
+"""What a drafter's config.json says about how it drafts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dspark_cli.sources.checkpoint import Checkpoint, Method
+
+XPRESS = frozenset({"Qwen3XPressModel", "DFlashQwen3XPressModel"})
+CANDIDATE_HEADS = frozenset({"DFlash2DraftModel", "DFlash2BeamDraftModel", "LiLiCorrDraftModel"})
+"""Heads that only model runner V2 calls; V1 would draft without them, silently."""
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """Fields that config.json leaves open are None.
+
+    `trained_tokens` is how many a draft step yields as trained, `query_tokens_extra` what its query has beside them
+    (the known token where drafts are filled in behind it). `non_causal` says whether any layer lets draft positions
+    see later ones; `full_layers` and `sliding_layers` count its attention.
+    """
+
+    name: str
+    method: Method
+    architectures: tuple[str, ...]
+    trained_tokens: int | None
+    query_tokens_extra: int
+    non_causal: bool
+    full_layers: int
+    sliding_layers: int
+    latent: bool
+    """Latent attention (MLA)."""
+    head_dim: int | None
+    vocabulary: int | None
+    hidden_size: int | None
+    longest: int | None
+    """max_position_embeddings"""
+    rope_only_sizes_a_table: bool
+    """Whether vLLM may serve longer sequences than that by making the table of rotary positions longer."""
+    target_layers: int | None
+    """How many layers the target has that it was trained for."""
+    read_layers: tuple[int, ...]
+    """The target's layers whose hidden states it reads."""
+    target_hidden_size: int | None
+    confidence_head: bool
+    in_target: bool
+    """The drafter is part of the target's checkpoint (DeepSeek-V4)."""
+
+    @property
+    def mixed(self) -> bool:
+        return bool(self.full_layers and self.sliding_layers)
+
+    @property
+    def is_xpress(self) -> bool:
+        return bool(XPRESS.intersection(self.architectures))
+
+    @property
+    def has_candidate_head(self) -> bool:
+        return bool(CANDIDATE_HEADS.intersection(self.architectures))
+
+
+CACHE_ONLY_ROPE = ("default", "linear", "llama3", "ntk", "proportional")
+"""vLLM 0.33 config/speculative.py: _CACHE_ONLY_ROPE_TYPES."""
+
+
+def drafter_facts(checkpoint: Checkpoint, method: Method, trained_tokens: int | None) -> Drafter:
+    """Of a drafter's checkpoint; causality and windows by the rules of vLLM's models/qwen3_dflash.py."""
+    config = _flat(checkpoint.config)
+    architectures = tuple(checkpoint.architectures)
+    kinds = _layer_kinds(config)
+    fills_in = not config.get("sample_from_anchor", method is Method.DSPARK)
+    read_layers = config.get("target_layer_ids", config.get("dspark_target_layer_ids"))
+    return Drafter(
+        name=checkpoint.name,
+        method=method,
+        architectures=architectures,
+        trained_tokens=trained_tokens,
+        query_tokens_extra=int(fills_in),
+        non_causal=_non_causal(config, kinds),
+        full_layers=sum(kind != "sliding_attention" for kind in kinds),
+        sliding_layers=sum(kind == "sliding_attention" for kind in kinds),
+        latent=_whole(config.get("kv_lora_rank")) is not None,
+        head_dim=_head_dim(config),
+        vocabulary=_whole(config.get("vocab_size")),
+        hidden_size=_whole(config.get("hidden_size")),
+        longest=_whole(config.get("max_position_embeddings")),
+        rope_only_sizes_a_table=all(kind in CACHE_ONLY_ROPE for kind in _rope_types(config)),
+        target_layers=_whole(config.get("target_num_hidden_layers"))
+        or (None if "K3DSparkModel" in architectures else _whole(config.get("num_target_layers"))),
+        read_layers=tuple(layer for layer in read_layers if isinstance(layer, int))
+        if isinstance(read_layers, list)
+        else (),
+        target_hidden_size=_whole(config.get("target_hidden_size")) or _whole(config.get("hidden_size")),
+        confidence_head=config.get("enable_confidence_head") is True,
+        in_target="DeepseekV4ForCausalLM" in architectures,
+    )
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the model and of drafting together; those of drafting win."""
+    parts: dict[str, Any] = dict(config)
+    for nested in ("transformer_layer_config", "eagle_config", "dflash_config"):
+        within = config.get(nested)
+        parts |= within if isinstance(within, dict) else {}
+    return parts
+
+
+def _layer_kinds(config: dict[str, Any]) -> list[str]:
+    count = _whole(config.get("num_hidden_layers")) or 0
+    kinds = config.get("layer_types")
+    if config.get("use_swa") is True:
+        return ["sliding_attention"] * count
+    if isinstance(kinds, list) and len(kinds) >= count:
+        return [str(kind) for kind in kinds[:count]]
+    return ["full_attention"] * count
+
+
+def _non_causal(config: dict[str, Any], kinds: list[str]) -> bool:
+    for setting in ("is_causal", "causal"):
+        if config.get(setting) is not None:
+            return not config[setting]
+    causal_windows = isinstance(config.get("layer_types"), list)
+    return any(kind != "sliding_attention" or not causal_windows for kind in kinds) or not kinds
+
+
+def _head_dim(config: dict[str, Any]) -> int | None:
+    """The largest, where layers differ."""
+    told = [_whole(config.get(name)) for name in ("head_dim", "global_head_dim")]
+    if any(told):
+        return max(size for size in told if size)
+    hidden, heads = _whole(config.get("hidden_size")), _whole(config.get("num_attention_heads"))
+    return hidden // heads if hidden and heads else None
+
+
+def _rope_types(config: dict[str, Any]) -> list[str]:
+    """The kinds of rotary positions, one for each kind of layer where they differ."""
+    found: list[str] = []
+    for name in ("rope_parameters", "rope_scaling"):
+        settings = config.get(name)
+        if isinstance(settings, dict):
+            nested = [value for value in settings.values() if isinstance(value, dict)]
+            found += [str(one.get("rope_type", one.get("type", "default"))) for one in nested or [settings]]
+    return found
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,32 @@
+"""What a finished tune says of one target with one drafter: the best number of draft tokens by load."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BestCount:
+    """At `concurrency` requests at a time. Goodput is output tokens a second of requests within the latency bound."""
+
+    concurrency: int
+    tokens: int
+    """0 where no speculation is best."""
+    goodput: float
+    goodput_without_speculation: float | None
+    """None where that could not be measured."""
+    certain: bool
+    """Whether the measurements tell `tokens` from no speculation (or, where it is 0, no speculation from the best
+    number of tokens)."""
+
+
+@dataclass(frozen=True)
+class MeasuredProfile:
+    """`schedule` is for num_speculative_tokens_per_batch_size: entries (first batch size, last, tokens)."""
+
+    target: str
+    drafter: str
+    vllm: str
+    device: str
+    measured_on: str
+    """The day, as in 2026-11-30."""
+    best: tuple[BestCount, ...]
+    schedule: tuple[tuple[int, int, int], ...] | None

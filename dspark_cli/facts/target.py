@@ -1,0 +1,52 @@
+"""What a target's config.json says about what a drafter needs of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dspark_cli.sources.checkpoint import Checkpoint
+
+RECURRENT_KINDS = frozenset({"linear_attention", "mamba", "recurrent", "conv"})
+
+
+@dataclass(frozen=True)
+class Target:
+    """Fields that config.json leaves open are None. `recurrent` says whether layers keep a state (Mamba, linear
+    attention), of which vLLM keeps one for each drafted token."""
+
+    name: str
+    architectures: tuple[str, ...]
+    layers: int | None
+    hidden_size: int | None
+    vocabulary: int | None
+    longest: int | None
+    recurrent: bool
+
+
+def target_facts(checkpoint: Checkpoint) -> Target:
+    text = checkpoint.config.get("text_config")
+    config = {**checkpoint.config, **(text if isinstance(text, dict) else {})}
+    return Target(
+        checkpoint.name,
+        tuple(checkpoint.architectures),
+        _whole(config.get("num_hidden_layers")),
+        _whole(config.get("hidden_size")),
+        _whole(config.get("vocab_size")),
+        _whole(config.get("max_position_embeddings")),
+        _is_recurrent(config),
+    )
+
+
+def _is_recurrent(config: dict[str, Any]) -> bool:
+    kinds = [config.get(name) for name in ("layer_types", "layers_block_type")]
+    if any(isinstance(kind, list) and RECURRENT_KINDS.intersection(map(str, kind)) for kind in kinds):
+        return True
+    pattern = config.get("hybrid_override_pattern")
+    return (
+        (isinstance(pattern, str) and "M" in pattern)
+        or isinstance(config.get("linear_attn_config"), dict)
+        or (_whole(config.get("full_attention_interval")) or 1) > 1
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,97 @@
+"""From a situation to the settings: every rule is asked, and the user's own flags win."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dspark_cli.draft_context.policy import Policy
+from dspark_cli.facts.recommendation import Choice, Place, Recommendation
+from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.recommending.rules.draft_tokens import KEY as TOKENS
+from dspark_cli.recommending.rules.registry import RULES
+from dspark_cli.recommending.saying import USER
+from dspark_cli.recommending.situation import Situation
+
+OWN_KEYS = ("method", "model", TOKENS)
+"""Of the speculative configuration, those that `dspark-tool serve` has options for."""
+
+
+def recommend(situation: Situation, vllm_args: Sequence[str]) -> Recommendation:
+    """`vllm_args` are the user's, without a speculative configuration."""
+    said = [part for rule in RULES for part in rule(situation)]
+    findings = [part for part in said if isinstance(part, Finding)]
+    choices = [_users_wins(part, situation) for part in said if isinstance(part, Choice)]
+    choices += _users_other_keys(choices, situation)
+    chosen = {c.setting: c.value for c in choices if c.place is Place.SPECULATIVE and c.value is not None}
+    config: dict[str, Any] = {"method": chosen.pop("method"), "model": situation.drafter.name, **chosen}
+    flags = [c for c in choices if c.place is Place.VLLM and c.value is not None and not c.by_user]
+    return Recommendation(
+        target=situation.target.name,
+        drafter=situation.drafter.name,
+        vllm=str(situation.vllm),
+        device=str(situation.device),
+        model_runner="V1" if situation.on_v1 else "V2",
+        choices=tuple(choices),
+        refused=tuple(finding for finding in findings if finding.severity is Severity.ERROR),
+        traps=tuple(finding for finding in findings if finding.severity is not Severity.ERROR),
+        not_checked=tuple(_not_checked(said, situation)),
+        speculative_config=config,
+        vllm_args=(*vllm_args, *(word for flag in flags for word in (flag.setting, str(flag.value)))),
+        tool_args=tuple(_tool_args(config, situation)),
+    )
+
+
+def _users_wins(choice: Choice, situation: Situation) -> Choice:
+    own = _own(choice, situation)
+    if own is None:
+        return choice
+    if own == choice.value:
+        return replace(choice, by_user=True)
+    instead = f"recommended is {choice.value}: " if choice.value is not None else "left out, it would be "
+    return replace(choice, value=own, by_user=True, reason=f"yours; {instead}{choice.reason}", source=USER)
+
+
+def _own(choice: Choice, situation: Situation) -> Any:
+    if choice.place is Place.VLLM:
+        number = situation.options.number(choice.setting)
+        return number if number is not None else situation.options.text(choice.setting)
+    if choice.place is Place.SPECULATIVE:
+        own = situation.given.get(choice.setting)
+        return situation.tokens_option if own is None and choice.setting == TOKENS else own
+    return None
+
+
+def _users_other_keys(choices: Sequence[Choice], situation: Situation) -> Iterator[Choice]:
+    """What the user put into the speculative configuration that no rule speaks of."""
+    spoken_of = {choice.setting for choice in choices if choice.place is Place.SPECULATIVE} | {"model"}
+    for key, value in situation.given.items():
+        if key not in spoken_of:
+            yield Choice(Place.SPECULATIVE, key, value, "yours", USER, Confidence.CERTAIN, by_user=True)
+
+
+def _not_checked(said: Sequence[Any], situation: Situation) -> Iterator[NotChecked]:
+    yield from (part for part in said if isinstance(part, NotChecked))
+    if not situation.vllm.known:
+        yield NotChecked("release", f"the rules were read in vLLM 0.26 to 0.33, not in {situation.vllm.version}")
+    if situation.options.has_config_file:
+        yield NotChecked("--config", "what stands in a configuration file was not looked at")
+    if situation.target.layers is None:
+        yield NotChecked(
+            "target", "the target's config.json cannot be read here, or does not say how many layers it has"
+        )
+
+
+def _tool_args(config: dict[str, Any], situation: Situation) -> Iterator[str]:
+    if config.get(TOKENS) != situation.drafter.trained_tokens and TOKENS in config:
+        yield from ("--tokens", str(config[TOKENS]))
+    if situation.policy != Policy.VALIDITY:
+        yield from ("--draft-context", situation.policy)
+
+
+def command_words(recommendation: Recommendation) -> list[str]:
+    """The words of the `dspark-tool serve` that starts it."""
+    extra = {key: value for key, value in recommendation.speculative_config.items() if key not in OWN_KEYS}
+    behind = [*recommendation.vllm_args, *(("--speculative-config", json.dumps(extra)) if extra else ())]
+    start = ["dspark-tool", "serve", recommendation.target, "--draft", recommendation.drafter]
+    return [*start, *recommendation.tool_args, *(("--", *behind) if behind else ())]

@@ -1,0 +1,68 @@
+"""Decode context parallelism, and the hybrid manager that its replicated draft needs."""
+
+from collections.abc import Iterator
+
+from dspark_cli.facts.recommendation import Choice
+from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.recommending.situation import Situation
+
+DCP = "--decode-context-parallel-size"
+HYBRID_OFF = "--disable-hybrid-kv-cache-manager"
+FIRST_REPLICATED = (0, 31)
+Evidence = dict[str, int | float | str | bool | None]
+
+
+def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
+    options, drafter = situation.options, situation.drafter
+    ranks = options.number(DCP) or 1
+    hybrid_off = options.is_on(HYBRID_OFF) is True
+    if ranks > 1:
+        yield from _sharded(situation, ranks, hybrid_off)
+    if hybrid_off and drafter.mixed:
+        yield Finding(
+            "mixed-masks-in-one-group",
+            Severity.ERROR,
+            "without the hybrid KV cache manager the drafter's sliding and full layers share a group, and causality"
+            " is kept once a group: one kind runs with the other's mask",
+            {"full_layers": drafter.full_layers, "sliding_layers": drafter.sliding_layers},
+            f"leave {HYBRID_OFF} out",
+            source="read in vLLM 0.33 spec_decode/dflash/speculator.py: _group_causal",
+            confidence=Confidence.LIKELY,
+        )
+
+
+def _sharded(situation: Situation, ranks: int, hybrid_off: bool) -> Iterator[Finding]:
+    version = situation.vllm.version
+    evidence: Evidence = {"decode_context_parallel_size": ranks}
+    if situation.on_v1:
+        yield Finding(
+            "dcp-runner-v1",
+            Severity.ERROR,
+            f"model runner V1 has no replicated draft for {ranks} context parallel ranks: drafts read a sharded cache"
+            " that they did not write so",
+            evidence,
+            "unset VLLM_USE_V2_MODEL_RUNNER, or --decode-context-parallel-size 1",
+            source="vLLM 0.32 and 0.33 v1/spec_decode/utils.py (read, not run)",
+            confidence=Confidence.LIKELY,
+        )
+    elif situation.vllm.known and situation.vllm.release < FIRST_REPLICATED:
+        yield Finding(
+            "dcp-before-replication",
+            Severity.ERROR,
+            f"vLLM {version} does not know that a drafter's KV is replicated over context parallel ranks",
+            evidence,
+            "vLLM 0.31 or later, or --decode-context-parallel-size 1",
+            source="patches dcp_specs, dcp_slot_mapping; native since 0.31",
+            confidence=Confidence.CERTAIN,
+        )
+    if hybrid_off and situation.options.text("--kv-transfer-config") is not None:
+        yield Finding(
+            "dcp-hybrid-manager-off",
+            Severity.ERROR,
+            "the hybrid manager is off, and a sharded target with a replicated drafter keeps two groups all the same:"
+            " with a KV connector the engine fails when its first request ends",
+            evidence,
+            f"leave {HYBRID_OFF} out and use a connector that supports several groups",
+            source="vLLM 0.32 and 0.33 v1/core/sched/scheduler.py: _connector_finished (read, not run)",
+            confidence=Confidence.LIKELY,
+        )

@@ -1,0 +1,170 @@
+"""How many tokens a draft step proposes: measured, else as trained, less where a state for each costs the capacity."""
+
+from collections.abc import Iterator
+
+from dspark_cli.facts.recommendation import Choice
+from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.recommending.measured import most_tokens, nearest, schedule_worth_giving
+from dspark_cli.recommending.saying import CHECKPOINT, speculative
+from dspark_cli.recommending.situation import Goal, Situation
+from dspark_cli.sources.checkpoint import Method
+
+KEY = "num_speculative_tokens"
+SCHEDULE = "num_speculative_tokens_per_batch_size"
+FOR_RECURRENT_TARGETS = 7
+BUSY = 32
+"""Requests at once from which on a count should be measured: the best one falls as load rises."""
+
+
+def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
+    yield from _of_another_pair(situation)
+    choice = _measured(situation) or _trained(situation)
+    if choice is None:
+        yield NotChecked(KEY, "config.json has no usable block_size: give --tokens N")
+    else:
+        yield choice
+    yield from _schedule(situation)
+    yield from _beyond_the_training(situation)
+
+
+def _measured(situation: Situation) -> Choice | None:
+    profile, concurrency = situation.profile, situation.workload.concurrency
+    best, tokens = nearest(profile, concurrency), most_tokens(profile, concurrency)
+    if profile is None or best is None or tokens is None:
+        return None
+    without = best.goodput_without_speculation
+    against = f", {best.goodput / without - 1:+.0%} against no speculation" if without else ""
+    return speculative(
+        KEY,
+        tokens,
+        f"measured on {profile.device}: at {best.concurrency} at once {best.tokens} tokens gave {best.goodput:,.0f}"
+        f" tokens/s{against}",
+        f"--profile, measured {profile.measured_on} with vLLM {profile.vllm}",
+        Confidence.CERTAIN if best.certain else Confidence.LIKELY,
+    )
+
+
+def _trained(situation: Situation) -> Choice | None:
+    drafter, busy = situation.drafter, _is_busy(situation)
+    trained = drafter.trained_tokens
+    if trained is None:
+        return None
+    if situation.target.recurrent and busy and trained > FOR_RECURRENT_TARGETS:
+        return speculative(
+            KEY,
+            FOR_RECURRENT_TARGETS,
+            f"the target's recurrent layers keep a state for each drafted token, so fewer of them leave room for more"
+            f" requests; of {trained} the last positions are seldom accepted",
+            "planned here: inspect-cache of Qwen3.6-27B, 15 tokens 511,804 KV tokens, 7 tokens 683,733",
+            Confidence.LIKELY,
+        )
+    layout = (
+        "one less than its block, which begins with the known token"
+        if drafter.method is Method.DFLASH and drafter.query_tokens_extra
+        else "its block, which is drafted from the first place on"
+    )
+    unsure = "; at this load fewer may be better: measure it with dspark-tool tune" if busy else ""
+    return speculative(
+        KEY,
+        trained,
+        f"as trained: {layout}{unsure}",
+        CHECKPOINT,
+        Confidence.POSSIBLE if busy else Confidence.LIKELY,
+    )
+
+
+def _is_busy(situation: Situation) -> bool:
+    load = situation.workload
+    return load.goal is Goal.THROUGHPUT or (load.concurrency or 0) >= BUSY
+
+
+def _schedule(situation: Situation) -> Iterator[Choice | Finding]:
+    profile, schedule = situation.profile, schedule_worth_giving(situation.profile)
+    if profile and schedule and SCHEDULE not in situation.given:
+        yield speculative(
+            SCHEDULE,
+            [list(entry) for entry in schedule],
+            "the best count falls with the load; entries are first and last batch size, tokens",
+            f"--profile, measured {profile.measured_on} on {profile.device}",
+            Confidence.LIKELY,
+        )
+    if schedule or SCHEDULE in situation.given:
+        yield from _limits_of_schedules(situation)
+
+
+def _limits_of_schedules(situation: Situation) -> Iterator[Finding]:
+    ranks = situation.options.number("--data-parallel-size") or 1
+    if ranks > 1:
+        yield Finding(
+            "schedule-under-data-parallel",
+            Severity.WARNING,
+            f"vLLM drops {SCHEDULE} with {ranks} data parallel ranks and drafts the full number at every load",
+            {"data_parallel_size": ranks},
+            "one server for each replica behind a router keeps the schedule; or give one number: --tokens N",
+            source="vLLM 0.33 config/vllm.py: _maybe_disable_dynamic_sd_for_data_parallel",
+            confidence=Confidence.CERTAIN,
+        )
+    if situation.vllm.known and situation.vllm.release < (0, 32) and "explicit_depth_zero" not in situation.mended:
+        yield Finding(
+            "schedule-needs-fixes",
+            Severity.WARNING,
+            f"vLLM {situation.vllm.version} handles depths that change with the load wrongly in places, and the fixes"
+            " are not put on here",
+            {"vllm": situation.vllm.version},
+            "dspark-tool patches says which are missing; --tokens N drafts one number at every load",
+            source="patches explicit_depth_zero and zero_width_graphs",
+            confidence=Confidence.LIKELY,
+        )
+
+
+def _beyond_the_training(situation: Situation) -> Iterator[Finding]:
+    trained, asked = situation.drafter.trained_tokens, situation.draft_tokens
+    if trained is None or asked is None or asked <= trained:
+        return
+    yield Finding(
+        "more-tokens-than-trained",
+        Severity.WARNING,
+        f"{asked} speculative tokens are asked for, and {situation.drafter.name} was trained for {trained}: the"
+        f" positions from {trained} on are accepted next to never, and are verified at every step",
+        {"num_speculative_tokens": asked, "trained": trained},
+        f"--tokens {trained}",
+        source="measured here: 12 tokens of a drafter trained for 7 (0.32, CPU) fall off a cliff at 7",
+        confidence=Confidence.CERTAIN,
+    )
+
+
+def _of_another_pair(situation: Situation) -> Iterator[Finding]:
+    profile = situation.profile
+    if profile is None:
+        return
+    differing = [
+        f"{what} {there} there, {here} here"
+        for what, there, here in (
+            ("target", profile.target, situation.target.name),
+            ("drafter", profile.drafter, situation.drafter.name),
+            ("device", profile.device, str(situation.device)),
+        )
+        if there != here
+    ]
+    if differing:
+        yield Finding(
+            "profile-of-another-setting",
+            Severity.WARNING,
+            f"the profile was measured with another setting: {'; '.join(differing)}",
+            {"measured_on": profile.measured_on},
+            "measure this one: dspark-tool tune",
+            source="--profile",
+            confidence=Confidence.CERTAIN,
+        )
+    best = nearest(profile, situation.workload.concurrency)
+    if best is not None and best.tokens == 0 and not schedule_worth_giving(profile):
+        yield Finding(
+            "speculation-does-not-pay",
+            Severity.WARNING,
+            f"at {best.concurrency} at once the profile found no number of tokens that beats no speculation"
+            f" ({best.goodput_without_speculation:,.0f} tokens/s)",
+            {"concurrency": best.concurrency},
+            "serve the target alone at this load: vllm serve without --speculative-config",
+            source="--profile",
+            confidence=Confidence.CERTAIN if best.certain else Confidence.LIKELY,
+        )

@@ -1,0 +1,42 @@
+"""The speculative method: the checkpoint says it."""
+
+from collections.abc import Iterator
+
+from dspark_cli.facts.recommendation import Choice
+from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.recommending.saying import CHECKPOINT, speculative
+from dspark_cli.recommending.situation import Situation
+from dspark_cli.sources.checkpoint import Method
+
+
+def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
+    drafter = situation.drafter
+    yield speculative("method", str(drafter.method), situation.method_evidence, CHECKPOINT, Confidence.CERTAIN)
+    if not situation.on_v1:
+        return
+    needs_v2 = _needs_runner_v2(situation)
+    if needs_v2:
+        yield Finding(
+            "needs-runner-v2",
+            Severity.ERROR,
+            f"{needs_v2}, and vLLM runs on model runner V1 here",
+            {"method": str(drafter.method), "model_runner": "V1", "device": str(situation.device)},
+            "unset VLLM_USE_V2_MODEL_RUNNER"
+            if situation.device.is_gpu
+            else "serve it on a GPU; a DFlash drafter whose layers are all of one kind runs on a CPU too",
+            source="vLLM 0.33 config/vllm.py: _get_v1_model_runner_unsupported_features",
+            confidence=Confidence.CERTAIN,
+        )
+
+
+def _needs_runner_v2(situation: Situation) -> str | None:
+    drafter = situation.drafter
+    if drafter.method is Method.DSPARK:
+        return "DSpark is implemented for model runner V2 only"
+    if drafter.is_xpress:
+        return "an XPress head is implemented for model runner V2 only"
+    if drafter.has_candidate_head:
+        return "model runner V1 would draft without the drafter's candidate head, silently"
+    if drafter.mixed:
+        return "a drafter with sliding-window and full layers needs several KV cache groups, which V1's proposer lacks"
+    return None

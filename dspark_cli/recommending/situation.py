@@ -1,0 +1,83 @@
+"""Everything that a recommendation rests on, before any rule is asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from dspark_cli.facts.device import Device
+from dspark_cli.facts.drafter import Drafter
+from dspark_cli.facts.measured_profile import MeasuredProfile
+from dspark_cli.facts.target import Target
+from dspark_cli.patches.patch import Place as Runner
+from dspark_cli.recommending.given_options import GivenOptions
+from dspark_cli.recommending.measured import most_tokens
+
+FIRST_KNOWN, LAST_KNOWN = (0, 26), (0, 33)
+"""The releases whose sources the rules were read in."""
+
+
+class Goal(StrEnum):
+    LATENCY = "latency"
+    THROUGHPUT = "throughput"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the user says about the traffic: requests at once, tokens that prompts share, what counts most."""
+
+    concurrency: int | None = None
+    shared_prefix: int | None = None
+    goal: Goal | None = None
+
+
+@dataclass(frozen=True)
+class InstalledVllm:
+    """`release` is (0, 33); `fields` are the settings that its SpeculativeConfig has, and `drops_trailing_block`
+    says whether its prefix hits lose their last block for a drafter of ours."""
+
+    distribution: str
+    version: str
+    release: tuple[int, int]
+    fields: frozenset[str]
+    drops_trailing_block: bool
+
+    @property
+    def known(self) -> bool:
+        return FIRST_KNOWN <= self.release <= LAST_KNOWN
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`given` is the user's own speculative configuration, `options` the user's options of vLLM. `patches` has the
+    patches that `dspark-tool serve` puts on or that are native, `policy` that of the draft context."""
+
+    target: Target
+    drafter: Drafter
+    method_evidence: str
+    device: Device
+    vllm: InstalledVllm
+    runner: Runner
+    workload: Workload
+    policy: str
+    given: Mapping[str, Any] = field(default_factory=dict)
+    options: GivenOptions = field(default_factory=lambda: GivenOptions([]))
+    tokens_option: int | None = None
+    """--tokens"""
+    mended: frozenset[str] = frozenset()
+    profile: MeasuredProfile | None = None
+
+    @property
+    def on_v1(self) -> bool:
+        return self.runner is Runner.RUNNER_V1
+
+    @property
+    def draft_tokens(self) -> int | None:
+        """As they will run: the user's, the measured or the trained ones; the most of a schedule."""
+        for told in (self.given.get("num_speculative_tokens"), self.tokens_option):
+            if isinstance(told, int):
+                return told
+        return most_tokens(self.profile, self.workload.concurrency) or self.drafter.trained_tokens

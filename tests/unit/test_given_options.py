@@ -1,0 +1,64 @@
+"""Options of vLLM as a user gives them, read by name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dspark_cli.recommending.given_options import GivenOptions
+
+NAMES = st.from_regex(r"--[a-z]{2,8}(-[a-z]{2,8}){0,2}", fullmatch=True).filter(
+    lambda name: not name.startswith("--no-")
+)
+VALUES = st.text(min_size=1, max_size=12).filter(lambda value: not value.startswith("-"))
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "number"),
+    [
+        (["--max-model-len", "4096"], "--max-model-len", 4096),
+        (["--max-model-len=4096"], "--max-model-len", 4096),
+        (["--max_model_len", "4096"], "--max-model-len", 4096),
+        (["--max-model-len", "32k"], "--max-model-len", 32_000),
+        (["--max-model-len", "32K"], "--max-model-len", 32_768),
+        (["-tp", "2"], "--tensor-parallel-size", 2),
+        (["-dcp", "4"], "--decode-context-parallel-size", 4),
+        (["--max-model-len", "1", "--max-model-len", "2"], "--max-model-len", 2),
+        (["--max-model-len", "many"], "--max-model-len", None),
+        (["--max-model-len"], "--max-model-len", None),
+        ([], "--max-model-len", None),
+    ],
+)
+def test_numbers(words: list[str], option: str, number: int | None) -> None:
+    assert GivenOptions(words).number(option) == number
+
+
+@pytest.mark.parametrize(
+    ("words", "on"),
+    [
+        (["--enable-lora"], True),
+        (["--enable-lora", "--port", "1"], True),
+        (["--no-enable-lora"], False),
+        (["--enable-lora=false"], False),
+        (["--port", "1"], None),
+    ],
+)
+def test_switches(words: list[str], on: bool | None) -> None:
+    assert GivenOptions(words).is_on("--enable-lora") is on
+
+
+def test_a_negative_number_is_a_value() -> None:
+    assert GivenOptions(["--seed", "-1", "--port", "8000"]).text("--seed") == "-1"
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=6, unique_by=lambda pair: pair[0]))
+def test_what_is_given_is_found(pairs: list[tuple[str, str]]) -> None:
+    options = GivenOptions([word for pair in pairs for word in pair])
+
+    assert all(options.text(name) == value for name, value in pairs)
+
+
+@given(st.lists(st.text(max_size=8), max_size=8))
+def test_no_words_break_it(words: list[str]) -> None:
+    options = GivenOptions(words)
+
+    assert options.number("--port") is None or options.number("--port") >= 0  # type: ignore[operator]

@@ -1,0 +1,116 @@
+"""`dspark-tool recommend` as a user meets it."""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.live_server import TOOL, offline_environment
+from tests.paths import DFLASH, DSPARK, TARGET, TESTS
+
+PUBLIC = TESTS.parent / "benchmarks" / "public_models"
+QWEN = (str(PUBLIC / "qwen3-8b"), "--draft", str(PUBLIC / "qwen3-8b-dflash-b16"))
+SECRET = "sk-0123456789"
+
+
+def recommend(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [TOOL, "recommend", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=offline_environment() | {"COLUMNS": "80"} | environment,
+    )
+
+
+def test_the_table_reads_at_80_columns_and_ends_with_the_command() -> None:
+    done = recommend(*QWEN, "--gpu", "h200", "--", "-tp", "2")
+
+    assert done.returncode == 0, done.stderr
+    _, *table, command = done.stdout.rstrip().splitlines()  # names of any length stand in the first and last line
+    assert all(len(line) <= 80 for line in table)
+    words = shlex.split(command)
+    assert words[:5] == ["dspark-tool", "serve", QWEN[0], "--draft", QWEN[2]]
+    assert words[words.index("--") + 1 :][:2] == ["-tp", "2"]
+    assert json.loads(words[-1]) == {"attention_backend": "FLASH_ATTN"}
+
+
+def test_json_is_one_document_with_a_reason_for_every_choice() -> None:
+    done = recommend(*QWEN, "--gpu", "b200", "--json")
+
+    document = json.loads(done.stdout)
+    assert document["speculative_config"]["num_speculative_tokens"] == 15
+    assert all(choice["reason"] and choice["source"] and choice["confidence"] for choice in document["choices"])
+
+
+def test_a_conflict_is_refused_with_exit_code_1() -> None:
+    done = recommend(str(TARGET), "--draft", str(DSPARK))
+
+    assert done.returncode == 1
+    assert "needs-runner-v2" in done.stdout
+    assert "dspark-tool serve refuses this" in done.stdout
+
+
+def test_the_configuration_file_has_the_settings_and_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "serve.yaml"
+
+    done = recommend(
+        *QWEN,
+        "--gpu",
+        "h200",
+        "--config",
+        str(file),
+        "--",
+        "--max-model-len",
+        "8k",
+        "--api-key",
+        SECRET,
+        "--enable-lora",
+    )
+
+    settings = yaml.safe_load(file.read_text())
+    assert settings["model"] == QWEN[0]
+    assert (settings["max-model-len"], settings["enable-lora"]) == ("8k", True)
+    assert settings["speculative-config"]["attention_backend"] == "FLASH_ATTN"
+    assert "api-key" not in settings
+    assert SECRET not in file.read_text() + done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        ([str(TARGET), "--draft", "/no/drafter"], 2, "no model folder /no/drafter"),
+        (["/no/target", "--draft", str(DFLASH)], 2, "no model folder /no/target"),
+        ([str(TARGET), "--draft", str(TARGET)], 2, "no DFlash or DSpark drafter"),
+        ([*QWEN, "--gpu", "abacus"], 2, "'abacus' is not known"),
+        ([*QWEN, "--latency", "--throughput"], 2, "exclude each other"),
+        ([*QWEN, "--concurrency", "0"], 2, "--concurrency"),
+        ([*QWEN, "--profile", "/no/profile"], 2, "/no/profile"),
+        ([*QWEN, "--vllm", "/no/vllm"], 2, "/no/vllm"),
+        ([*QWEN, "--gpu", "h200", "--config", "serve.json"], 2, "not serve.json"),
+        ([*QWEN, "--gpu", "h200", "--config", "/no/folder/serve.yaml"], 2, "cannot be written"),
+        ([*QWEN, "--", "--speculative-config", "nonsense"], 2, "no JSON object"),
+    ],
+)
+def test_mistakes_end_with_one_line_and_a_next_step(arguments: list[str], code: int, reason: str) -> None:
+    done = recommend(*arguments)
+
+    assert done.returncode == code
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    drafter = tmp_path / "a\x1b[31m[red]\nb: c"
+    drafter.mkdir()
+    (drafter / "config.json").write_bytes((DFLASH / "config.json").read_bytes())
+    file = tmp_path / "serve.yaml"
+
+    done = recommend(str(TARGET), "--draft", str(drafter), "--config", str(file))
+
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert yaml.safe_load(file.read_text())["speculative-config"]["model"] == str(drafter)

@@ -1,0 +1,500 @@
+"""What is recommended for which target, drafter, GPU, release and workload, and why; near misses included."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dspark_cli.draft_context.policy import Policy
+from dspark_cli.facts.device import Device
+from dspark_cli.facts.drafter import drafter_facts
+from dspark_cli.facts.gpu_kind import gpu_kind
+from dspark_cli.facts.measured_profile import BestCount, MeasuredProfile
+from dspark_cli.facts.recommendation import Recommendation
+from dspark_cli.facts.target import target_facts
+from dspark_cli.patches.patch import Place as Runner
+from dspark_cli.recommending.gather import OPTIONAL_FIELDS
+from dspark_cli.recommending.given_options import GivenOptions
+from dspark_cli.recommending.recommend import recommend
+from dspark_cli.recommending.situation import Goal, InstalledVllm, Situation, Workload
+from dspark_cli.sources.checkpoint import drafter_method, read_checkpoint, trained_draft_tokens
+from tests.paths import DFLASH, DSPARK, TARGET, TESTS
+
+PUBLIC = TESTS.parent / "benchmarks" / "public_models"
+BACKEND, TOKENS = "attention_backend", "num_speculative_tokens"
+LATENCY, THROUGHPUT = Workload(goal=Goal.LATENCY), Workload(goal=Goal.THROUGHPUT)
+EVERYTHING_FITS = frozenset({"draft_context_v1", "draft_context_v2", "explicit_depth_zero", "zero_width_graphs"})
+
+
+@dataclass(frozen=True)
+class Case:
+    """`config` and `flags` are what the command line must say beyond the model, `refused` and `traps` the findings."""
+
+    name: str
+    pair: tuple[Path, Path]
+    """Target and drafter."""
+    gpu: str | None
+    workload: Workload = field(default_factory=Workload)
+    release: tuple[int, int] = (0, 33)
+    given: dict[str, Any] = field(default_factory=dict)
+    vllm_args: tuple[str, ...] = ()
+    v1: bool = False
+    policy: Policy = Policy.VALIDITY
+    config: dict[str, Any] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    traps: tuple[str, ...] = ()
+
+
+def public(name: str) -> Path:
+    return PUBLIC / name
+
+
+QWEN = public("qwen3-8b"), public("qwen3-8b-dflash-b16")
+QWEN_DSPARK = public("qwen3-8b"), public("qwen3-8b-dspark-block7")
+HYBRID = public("qwen3.6-27b"), public("qwen3.6-27b-dflash")
+TINY = TARGET, DFLASH
+FA = {BACKEND: "FLASH_ATTN"}
+
+CASES = (
+    Case("a dense pair alone on Hopper", QWEN, gpu="h200", workload=LATENCY, config={TOKENS: 15, **FA}),
+    Case("on Blackwell non-causal drafts keep off FlashInfer", QWEN, gpu="b200", config={TOKENS: 15, **FA}),
+    Case("on a workstation Blackwell too", QWEN, gpu="rtx-pro-6000", config={TOKENS: 15, **FA}),
+    Case(
+        "an fp8 cache there needs XQA",
+        QWEN,
+        gpu="rtx-pro-6000",
+        vllm_args=("--kv-cache-dtype", "fp8"),
+        config={TOKENS: 15, BACKEND: "FLASHINFER"},
+    ),
+    Case(
+        "an fp8 cache on Hopper stays with FlashAttention",
+        QWEN,
+        gpu="h100",
+        vllm_args=("--kv-cache-dtype", "fp8"),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "an fp8 cache on Ampere or Ada leaves Triton",
+        QWEN,
+        gpu="l40s",
+        vllm_args=("--kv-cache-dtype", "fp8"),
+        config={TOKENS: 15, BACKEND: "TRITON_ATTN"},
+    ),
+    Case("DSpark drafts its whole block", QWEN_DSPARK, gpu="h200", config={TOKENS: 7, **FA}),
+    Case(
+        "a trained confidence head under load verifies adaptively",
+        QWEN_DSPARK,
+        gpu="h200",
+        workload=THROUGHPUT,
+        config={TOKENS: 7, **FA, "enable_adaptive_verification": True},
+    ),
+    Case(
+        "but not with LoRA",
+        QWEN_DSPARK,
+        gpu="h200",
+        workload=THROUGHPUT,
+        vllm_args=("--enable-lora",),
+        config={TOKENS: 7, **FA},
+    ),
+    Case(
+        "and whoever asks for both is refused",
+        QWEN_DSPARK,
+        gpu="h200",
+        vllm_args=("--enable-lora",),
+        given={"enable_adaptive_verification": True},
+        config={TOKENS: 7, **FA, "enable_adaptive_verification": True},
+        refused=("adaptive-verification-refused",),
+    ),
+    Case(
+        "a confidence head in a release without adaptive verification",
+        QWEN_DSPARK,
+        gpu="h200",
+        workload=THROUGHPUT,
+        release=(0, 26),
+        config={TOKENS: 7, **FA},
+        flags=("--max-num-batched-tokens", str(8192 + 1024 * 6)),
+    ),
+    Case("a hybrid target alone takes the trained number", HYBRID, gpu="h200", config={TOKENS: 15, **FA}),
+    Case(
+        "under load it takes fewer, for each costs a state",
+        HYBRID,
+        gpu="h200",
+        workload=Workload(concurrency=64),
+        config={TOKENS: 7, **FA},
+    ),
+    Case(
+        "a dense target under the same load does not",
+        QWEN,
+        gpu="h200",
+        workload=Workload(concurrency=64),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "a shared prefix keeps its last block where the release would drop it",
+        QWEN,
+        gpu="h200",
+        workload=Workload(shared_prefix=4000),
+        release=(0, 32),
+        config={TOKENS: 15, **FA, "disable_eagle_block_drop": True},
+    ),
+    Case(
+        "0.33 drops nothing, so nothing is asked for",
+        QWEN,
+        gpu="h200",
+        workload=Workload(shared_prefix=4000),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "0.29 has no such setting",
+        QWEN,
+        gpu="h200",
+        workload=Workload(shared_prefix=4000),
+        release=(0, 29),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "many requests need room for their draft queries",
+        QWEN,
+        gpu="h200",
+        workload=Workload(concurrency=600),
+        config={TOKENS: 15, **FA},
+        flags=("--max-num-batched-tokens", "9600"),
+    ),
+    Case(
+        "512 just fit into vLLM's own number",
+        QWEN,
+        gpu="h200",
+        workload=Workload(concurrency=512),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "until 0.32 drafts take tokens of every step",
+        QWEN,
+        gpu="h200",
+        workload=Workload(concurrency=8),
+        release=(0, 32),
+        config={TOKENS: 15, **FA},
+        flags=("--max-num-batched-tokens", str(8192 + 8 * 15)),
+    ),
+    Case(
+        "the user's own number wins, with the number that keeps it true",
+        QWEN,
+        gpu="h200",
+        workload=Workload(concurrency=64),
+        release=(0, 32),
+        vllm_args=("--max-num-batched-tokens", "4096"),
+        config={TOKENS: 15, **FA},
+        traps=("drafts-take-batched-tokens",),
+    ),
+    Case(
+        "latent attention has backends of its own",
+        (public("kimi-k3"), public("kimi-k3-dspark")),
+        gpu="b200",
+        config={TOKENS: 7},
+    ),
+    Case(
+        "heads of 512 are left to what is built",
+        (public("gemma-4-12b"), public("gemma-4-12b-dspark-block7")),
+        gpu="h200",
+        config={TOKENS: 7},
+    ),
+    Case(
+        "a drafter in the target's checkpoint takes the target's backend",
+        (public("deepseek-v4-flash-dspark"), public("deepseek-v4-flash-dspark")),
+        gpu="b200",
+        config={TOKENS: 5},
+    ),
+    Case(
+        "DFlash2 drafts one less than its block",
+        (public("qwen3.8-27b"), public("qwen3.8-27b-dflash2")),
+        gpu="h100",
+        config={TOKENS: 7, **FA},
+    ),
+    Case(
+        "sliding and full draft layers without the hybrid manager run with each other's mask",
+        HYBRID,
+        gpu="h200",
+        vllm_args=("--disable-hybrid-kv-cache-manager",),
+        config={TOKENS: 15, **FA},
+        refused=("mixed-masks-in-one-group",),
+    ),
+    Case(
+        "layers of one kind may go without it",
+        QWEN,
+        gpu="h200",
+        vllm_args=("--disable-hybrid-kv-cache-manager",),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "context parallelism before drafts were replicated",
+        QWEN,
+        gpu="h200",
+        release=(0, 30),
+        vllm_args=("-tp", "2", "-dcp", "2"),
+        config={TOKENS: 15, **FA},
+        refused=("dcp-before-replication",),
+    ),
+    Case(
+        "context parallelism of 1 is none",
+        QWEN,
+        gpu="h200",
+        release=(0, 30),
+        vllm_args=("-tp", "2", "-dcp", "1"),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "context parallelism with a connector and without the hybrid manager",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-dcp", "2", "--disable-hybrid-kv-cache-manager", "--kv-transfer-config", "{}"),
+        config={TOKENS: 15, **FA},
+        refused=("dcp-hybrid-manager-off",),
+    ),
+    Case(
+        "a drafter of another target",
+        (public("llama-3.1-8b"), public("qwen3-8b-dflash-b16")),
+        gpu="h200",
+        config={TOKENS: 15, **FA},
+        refused=("drafter-of-another-target",),
+        traps=("drafter-made-for-shorter",),
+    ),
+    Case("the tiny pair on a CPU", TINY, gpu=None, v1=True, release=(0, 32), config={TOKENS: 7}),
+    Case(
+        "DSpark on a CPU",
+        (TARGET, DSPARK),
+        gpu=None,
+        v1=True,
+        release=(0, 32),
+        config={TOKENS: 7},
+        refused=("needs-runner-v2",),
+    ),
+    Case(
+        "sliding and full draft layers on runner V1",
+        HYBRID,
+        gpu="h200",
+        v1=True,
+        config={TOKENS: 15, **FA},
+        refused=("needs-runner-v2",),
+    ),
+    Case(
+        "more tokens than trained",
+        QWEN,
+        gpu="h200",
+        given={TOKENS: 20},
+        config={TOKENS: 20, **FA},
+        traps=("more-tokens-than-trained",),
+    ),
+    Case("as many as trained", QWEN, gpu="h200", given={TOKENS: 15}, config={TOKENS: 15, **FA}),
+    Case(
+        "FlashInfer asked for on Blackwell",
+        QWEN,
+        gpu="b200",
+        given={BACKEND: "FLASHINFER"},
+        config={TOKENS: 15, BACKEND: "FLASHINFER"},
+        traps=("non-causal-flashinfer",),
+    ),
+    Case(
+        "FlashInfer asked for where XQA kernels draft",
+        QWEN,
+        gpu="rtx-pro-6000",
+        given={BACKEND: "FLASHINFER"},
+        config={TOKENS: 15, BACKEND: "FLASHINFER"},
+    ),
+    Case(
+        "prefix caching switched off for nothing",
+        QWEN,
+        gpu="h200",
+        vllm_args=("--no-enable-prefix-caching",),
+        config={TOKENS: 15, **FA},
+        traps=("prefix-caching-off",),
+    ),
+    Case(
+        "a connector that nothing checks",
+        QWEN,
+        gpu="h200",
+        policy=Policy.OFF,
+        vllm_args=("--kv-transfer-config", '{"kv_connector": "LMCacheConnectorV1"}'),
+        config={TOKENS: 15, **FA},
+        traps=("connector-without-check",),
+    ),
+    Case(
+        "a connector that checks by itself",
+        QWEN,
+        gpu="h200",
+        policy=Policy.OFF,
+        vllm_args=("--kv-transfer-config", '{"kv_connector": "NixlConnector"}'),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "a connector under validity",
+        QWEN,
+        gpu="h200",
+        vllm_args=("--kv-transfer-config", '{"kv_connector": "LMCacheConnectorV1"}'),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "longer sequences than the drafter was made for",
+        QWEN,
+        gpu="h200",
+        vllm_args=("--max-model-len", "100k"),
+        config={TOKENS: 15, **FA},
+        traps=("drafter-made-for-shorter",),
+    ),
+    Case(
+        "a draft cache of its own dtype",
+        QWEN,
+        gpu="h200",
+        given={"kv_cache_dtype": "fp8"},
+        config={TOKENS: 15, **FA, "kv_cache_dtype": "fp8"},
+        traps=("draft-kv-dtype-differs",),
+    ),
+    Case(
+        "the same dtype said twice",
+        QWEN,
+        gpu="h200",
+        given={"kv_cache_dtype": "fp8"},
+        vllm_args=("--kv-cache-dtype=fp8",),
+        config={TOKENS: 15, **FA, "kv_cache_dtype": "fp8"},
+    ),
+    Case(
+        "blocks that no shared prefix fills",
+        QWEN,
+        gpu="h200",
+        workload=Workload(shared_prefix=100),
+        vllm_args=("--block-size", "256"),
+        config={TOKENS: 15, **FA},
+        traps=("block-longer-than-prefix",),
+    ),
+)
+
+
+def situation(case: Case, profile: MeasuredProfile | None = None) -> Situation:
+    checkpoint = read_checkpoint(str(case.pair[1]))
+    method = drafter_method(checkpoint)
+    kind = gpu_kind(case.gpu) if case.gpu else None
+    fields = set(OPTIONAL_FIELDS)
+    fields -= {"disable_eagle_block_drop"} if case.release < (0, 30) else set()
+    fields -= {"enable_adaptive_verification"} if case.release < (0, 28) else set()
+    return Situation(
+        target=target_facts(read_checkpoint(str(case.pair[0]))),
+        drafter=drafter_facts(checkpoint, method, trained_draft_tokens(checkpoint, method)),
+        method_evidence="its architecture",
+        device=Device(kind.device_name, 1, kind.compute_capability, kind.memory_bytes) if kind else Device("CPU", 1),
+        vllm=InstalledVllm("vllm", f"0.{case.release[1]}.0", case.release, frozenset(fields), case.release < (0, 33)),
+        runner=Runner.RUNNER_V1 if case.v1 else Runner.RUNNER_V2,
+        workload=case.workload,
+        policy=str(case.policy),
+        given=case.given,
+        options=GivenOptions(case.vllm_args),
+        mended=EVERYTHING_FITS,
+        profile=profile,
+    )
+
+
+def recommended(case: Case, profile: MeasuredProfile | None = None) -> Recommendation:
+    return recommend(situation(case, profile), case.vllm_args)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_recommendation(case: Case) -> None:
+    result = recommended(case)
+
+    asked = {key: value for key, value in result.speculative_config.items() if key not in ("method", "model")}
+    assert asked == case.config
+    assert result.vllm_args == (*case.vllm_args, *case.flags)
+    assert tuple(finding.id for finding in result.refused) == case.refused
+    assert tuple(finding.id for finding in result.traps) == case.traps
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_every_choice_says_why_from_where_and_how_sure(case: Case) -> None:
+    for choice in recommended(case).choices:
+        assert choice.reason
+        assert choice.source
+        assert choice.confidence
+
+
+def test_the_users_value_wins_and_the_reason_keeps_what_was_recommended() -> None:
+    case = next(case for case in CASES if case.name == "FlashInfer asked for on Blackwell")
+
+    backend = next(choice for choice in recommended(case).choices if choice.setting == BACKEND)
+
+    assert (backend.value, backend.by_user) == ("FLASHINFER", True)
+    assert "recommended is FLASH_ATTN" in backend.reason
+
+
+def profile_of(*best: tuple[int, int], schedule: tuple[tuple[int, int, int], ...] | None = None) -> MeasuredProfile:
+    return MeasuredProfile(
+        target=str(public("qwen3-8b")),
+        drafter=str(public("qwen3-8b-dflash-b16")),
+        vllm="vllm 0.33.0",
+        device="NVIDIA H200",
+        measured_on="2026-11-30",
+        best=tuple(BestCount(at, tokens, 900.0, 600.0, True) for at, tokens in best),
+        schedule=schedule,
+    )
+
+
+DENSE = CASES[0]
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "tokens"), [(None, 7), (1, 7), (5, 4), (8, 4), (100, 2)], ids=lambda value: str(value)
+)
+def test_a_measured_number_beats_the_trained_one(concurrency: int | None, tokens: int) -> None:
+    case = Case("", QWEN, gpu="h200", workload=Workload(concurrency))
+
+    result = recommended(case, profile_of((32, 2), (8, 4), (1, 7)))
+
+    assert result.speculative_config[TOKENS] == tokens
+    assert result.traps == ()
+
+
+def test_a_measured_schedule_is_given_with_its_deepest_number() -> None:
+    schedule = ((1, 4, 7), (5, 16, 4), (17, 1024, 0))
+
+    result = recommended(DENSE, profile_of((1, 7), (8, 4), (32, 0), schedule=schedule))
+
+    assert result.speculative_config[TOKENS] == 7
+    assert result.speculative_config["num_speculative_tokens_per_batch_size"] == [list(entry) for entry in schedule]
+    assert result.traps == ()
+
+
+def test_a_schedule_of_one_depth_is_a_number() -> None:
+    result = recommended(DENSE, profile_of((1, 7), (8, 7), schedule=((1, 1024, 7),)))
+
+    assert "num_speculative_tokens_per_batch_size" not in result.speculative_config
+
+
+def test_a_profile_that_speculation_never_wins_says_so() -> None:
+    result = recommended(DENSE, profile_of((1, 0)))
+
+    assert [trap.id for trap in result.traps] == ["speculation-does-not-pay"]
+
+
+def test_a_profile_of_another_pair_is_told() -> None:
+    other = Case("", HYBRID, gpu="h200")
+
+    result = recommended(other, profile_of((1, 7)))
+
+    assert [trap.id for trap in result.traps] == ["profile-of-another-setting"]
+
+
+def test_a_schedule_under_data_parallel_is_dropped_by_vllm() -> None:
+    case = Case("", QWEN, gpu="h200", vllm_args=("-dp", "2"))
+    schedule = ((1, 4, 7), (5, 1024, 2))
+
+    result = recommended(case, profile_of((1, 7), schedule=schedule))
+
+    assert [trap.id for trap in result.traps] == ["schedule-under-data-parallel"]
+
+
+def test_an_unknown_release_is_said_to_be_unknown() -> None:
+    case = Case("", QWEN, gpu="h200", release=(0, 40))
+
+    result = recommended(case)
+
+    assert {"release", "--max-num-batched-tokens"} <= {check.id for check in result.not_checked}
+    assert result.vllm_args == ()
