@@ -112,6 +112,7 @@ class DraftContext:
         """
         if self.policy is Policy.OFF:
             return
+        self.store.written.expect(sum(slots.values()) * len(self.store.groups))
         past = torch.zeros_like(admission.restored_tokens)
         self._kernels.find_unwritten(self.store.written, self.store.groups, admission, past)
         if self._maximum_over_ranks is not None:
@@ -130,6 +131,21 @@ class DraftContext:
         for slot, restored in slots.items():
             self._may_need_clearing[slot] = restored > 0
         self._mirror.follow(slots, self.hidden_tokens, slots_there)
+
+    def warm_up(self, token_ids: torch.Tensor, tables: tuple[torch.Tensor, ...]) -> None:
+        """Launch once, for nobody, what records and judges: nothing is left to compile when the first request with
+        restored tokens comes, and what cannot be compiled fails at the start. The arguments are `Admission`'s."""
+        nobody = torch.full((1,), -1, dtype=torch.int64, device=token_ids.device)
+        none = torch.zeros(1, dtype=torch.int32, device=token_ids.device)
+        admission = Admission(nobody, none + 1, 1, token_ids, tables)
+        for group in range(len(self.store.groups)):
+            self.record(group, nobody, none, nobody)
+        self._kernels.find_unwritten(self.store.written, self.store.groups, admission, none)
+        self._kernels.zero_unwritten(self.store.written, self.store.groups, admission, self.alignment)
+        hide_all = self.policy is Policy.RESTORED
+        self._kernels.settle(
+            none, none, nobody, self.hidden_tokens, self.counts, alignment=self.alignment, hide_all=hide_all
+        )
 
     def forget(self) -> None:
         """The caches have lost their content."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from dspark_kernels.cache_cells import find_cells
+from dspark_kernels.cache_cells import CellsNotFound, find_cells
 from dspark_kernels.draft_groups import DraftGroup
 from dspark_kernels.written_rows import GroupRows, WrittenRows, row_cells
 
@@ -72,3 +72,10 @@ def cache_of(layer: Any) -> torch.Tensor:
     cache = layer.kv_cache
     tensor: torch.Tensor = cache[0] if isinstance(cache, list | tuple) else cache
     return tensor
+
+
+def why_inactive(error: Exception) -> str:
+    """In a sentence, why there is no context: a layout that is not understood, or anything else."""
+    if isinstance(error, CellsNotFound | ValueError):
+        return f"the draft cache's layout is not understood: {error}"
+    return f"it could not be set up ({type(error).__name__}: {error})"

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from dspark_kernels.cache_cells import CellsNotFound
 from dspark_kernels.draft_groups import DraftGroup
 from dspark_kernels.written_rows import Admission
 
 from dspark_cli.draft_context.context import DraftContext
 from dspark_cli.draft_context.installed import HERE
 from dspark_cli.draft_context.ranks import keep_where_all_ranks_have_one, maximum_over_ranks
-from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of
+from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of, why_inactive
 from dspark_cli.draft_context.wrapping import wrap
 
 KEPT = "_dspark_runner_context"
@@ -30,10 +29,11 @@ class RequestSlots:
         self._free = list(range(max_requests))
         self._of: dict[str, int] = {}
 
-    def take(self, request: str) -> int:
-        if request not in self._of:
+    def take(self, request: str) -> int | None:
+        """None where all are taken: by requests that wait for input, which keep theirs and run in no step."""
+        if request not in self._of and self._free:
             self._of[request] = self._free.pop()
-        return self._of[request]
+        return self._of.get(request)
 
     def release(self, request: str) -> None:
         slot = self._of.pop(request, None)
@@ -54,6 +54,8 @@ class RunnerContext:
         self._context: DraftContext | None = None
         self._tried = False
         self.step_tokens = torch.empty(0, dtype=torch.int32)
+        self.step_rejected: torch.Tensor | None = None
+        """bool [rows] where the step's context rows have rejected drafts among them."""
 
     def follow(self, scheduled: Any) -> None:
         """Read a SchedulerOutput: who came, with how much restored, and who left."""
@@ -111,20 +113,32 @@ def _set_inputs_first_pass(stock: Any, proposer: Any, *args: Any, **kwargs: Any)
     context = kept.context_with(proposer)
     if context is not None:
         kept.step_tokens = kwargs["target_token_ids"]
+        kept.step_rejected = _rejected(kept.step_tokens.shape[0], kwargs["cad"], kwargs["num_rejected_tokens_gpu"])
         _hide(kept, context, proposer, metadata)
     return tokens, indices, metadata
 
 
 def _build_model_inputs_first_pass(stock: Any, proposer: Any, *args: Any, **kwargs: Any) -> Any:
     result = stock(proposer, *args, **kwargs)
+    kept: RunnerContext = getattr(proposer, KEPT)
     count = proposer._dflash_num_context
-    rows_stored(
-        proposer,
-        proposer._context_slot_mapping_buffer[:count],
-        getattr(proposer, KEPT).step_tokens[:count],
-        proposer._context_positions_buffer[:count],
-    )
+    slots, rejected = proposer._context_slot_mapping_buffer[:count], kept.step_rejected
+    if rejected is not None:
+        slots = slots.masked_fill(rejected[:count], -1)
+    rows_stored(proposer, slots, kept.step_tokens[:count], proposer._context_positions_buffer[:count])
     return result
+
+
+def _rejected(rows: int, metadata: Any, rejected_tokens: torch.Tensor | None) -> torch.Tensor | None:
+    """Which context rows are of rejected drafts. V1 stores them, the next step writes over them, and in the filter they
+    would take the room of rows that stay."""
+    if rejected_tokens is None:
+        return None
+    starts = metadata.query_start_loc
+    row = torch.arange(rows, dtype=starts.dtype, device=starts.device)
+    request = torch.searchsorted(starts[1:], row, right=True).clamp(max=metadata.num_reqs - 1)
+    rejected: torch.Tensor = row >= starts[request + 1] - rejected_tokens[request]
+    return rejected
 
 
 def rows_stored(proposer: Any, slots: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor) -> None:
@@ -138,8 +152,12 @@ def rows_stored(proposer: Any, slots: torch.Tensor, tokens: torch.Tensor, positi
 def _hide(kept: RunnerContext, context: DraftContext, proposer: Any, metadata: Any) -> None:
     requests = kept.runner.input_batch.req_ids[: metadata.num_reqs]
     admitted = {row: kept.restored.pop(request) for row, request in enumerate(requests) if request in kept.restored}
-    for row, restored in admitted.items():
-        context.admit(kept.slots.take(requests[row]), restored)
+    for row, restored in list(admitted.items()):
+        slot = kept.slots.take(requests[row])
+        if slot is None:
+            del admitted[row]
+        else:
+            context.admit(slot, restored)
     if context.unjudged():
         _judge(kept, context, proposer, metadata, requests, admitted)
     slots = np.full(metadata.num_reqs, kept.slots.nobody)
@@ -198,7 +216,10 @@ def _build(proposer: Any, runner: Any) -> DraftContext | None:
 
     try:
         store = build_row_store([draft], store_rows, proposer.device)
-    except (CellsNotFound, ValueError) as error:
-        HERE.inactive = f"the draft cache's layout is not understood: {error}"
+        context = DraftContext(HERE.policy, store, runner.max_num_reqs + 1, proposer.device, maximum_over_ranks())
+        table = runner.input_batch.block_table[proposer.kv_cache_gid].get_device_tensor(1)
+        context.warm_up(torch.zeros(1, 1, dtype=torch.int32, device=proposer.device), (table,))
+    except Exception as error:  # whatever it is, the server must run, and other ranks wait for this one's word
+        HERE.inactive = why_inactive(error)
         return None
-    return DraftContext(HERE.policy, store, runner.max_num_reqs + 1, proposer.device, maximum_over_ranks())
+    return context

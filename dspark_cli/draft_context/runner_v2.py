@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from dspark_kernels.cache_cells import CellsNotFound
 from dspark_kernels.draft_groups import DraftBlockTables, DraftGroup
 from dspark_kernels.draft_masking import mask_draft_context
 from dspark_kernels.written_rows import Admission
@@ -24,7 +23,7 @@ from dspark_kernels.written_rows import Admission
 from dspark_cli.draft_context.context import DraftContext
 from dspark_cli.draft_context.installed import HERE
 from dspark_cli.draft_context.ranks import keep_where_all_ranks_have_one, maximum_over_ranks
-from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of
+from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of, why_inactive
 from dspark_cli.draft_context.wrapping import wrap
 
 KEPT = "_dspark_drafting"
@@ -175,9 +174,9 @@ def _context_of(speculator: Any) -> DraftContext | None:
         drafting.tried = True
         try:
             context = _build(speculator, drafting)
-        except (CellsNotFound, ValueError) as error:
+        except Exception as error:  # whatever it is, the server must run, and other ranks wait for this one's word
             context = None
-            HERE.inactive = f"the draft cache's layout is not understood: {error}"
+            HERE.inactive = why_inactive(error)
         drafting.context = keep_where_all_ranks_have_one(context)
     return drafting.context
 
@@ -197,7 +196,18 @@ def _build(speculator: Any, drafting: Drafting) -> DraftContext:
     store = build_row_store(groups, store_rows, speculator.device)
     tables = [speculator.block_tables.input_block_tables[group] for group in speculator.draft_kv_cache_group_ids]
     drafting.tables = DraftBlockTables([layers.group for layers in groups], tables)
-    return DraftContext(HERE.policy, store, speculator.max_num_reqs, speculator.device, maximum_over_ranks())
+    context = DraftContext(HERE.policy, store, speculator.max_num_reqs, speculator.device, maximum_over_ranks())
+    kept = tuple(speculator.block_tables.block_tables[group].gpu for group in speculator.draft_kv_cache_group_ids)
+    context.warm_up(drafting.requests.all_token_ids.gpu, kept)
+    nobody = torch.full((1,), -1, dtype=torch.int32, device=speculator.device)
+    mask_draft_context(
+        drafting.tables,
+        speculator.input_buffers.seq_lens,
+        nobody,
+        context.hidden_tokens,
+        speculator.num_query_per_req,
+    )
+    return context
 
 
 def _draft_layers(speculator: Any, group: int) -> DraftLayers:

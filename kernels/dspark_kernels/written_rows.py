@@ -8,8 +8,10 @@ back: a prefix hit, a connector, another slot. A row that nobody wrote, that was
 over is not found. Nothing has to be cleared.
 
 The filter has two generations. Rows go into the current one, and a row that is found is put there too; when the current
-one has taken as many rows as the cache has slots, the older is emptied and becomes the current. So a row is forgotten
-only after as many new rows as the cache has slots, at most twice as many, without its being read.
+one has taken twice as many rows as the cache has slots, the older is emptied and becomes the current. The kernels count
+what was not in it before: a row that is stored again, and a row that no slot is kept for, take no room. At most every
+slot's row is read again in a generation, so a row is forgotten only after as many new rows as the cache has slots, at
+most four times as many, without its being read.
 
 A row that was never written is found with a chance of 1 in 600 or less (see `words_for`). That shifts what is hidden by
 one row, for the rows are checked one by one and the last one that is not found decides.
@@ -32,6 +34,8 @@ SAMPLES = 32
 ROWS_A_PROGRAM = 32
 NUM_WARPS = 4
 ROWS_A_WORD = 2
+CACHES_A_GENERATION = 2
+"""How many times the rows of the whole cache a generation takes."""
 BITS_A_ROW = 4
 
 
@@ -84,39 +88,79 @@ def _spread(cells: torch.Tensor) -> torch.Tensor:
     return cells[:, chosen]
 
 
-def words_for(num_slots: int) -> int:
-    """64-bit words of one generation. Two rows a word set 8 of 64 bits: (8 / 64)^4 is 1 in 4,096; twice, for both
-    generations, and more because rows do not spread evenly: 1 in 600. Rows that are read again take room beside the new
-    ones: where that is the whole cache in each generation, 1 in 100."""
-    return max(int(triton.next_power_of_2(triton.cdiv(num_slots, ROWS_A_WORD))), 1024)
+def words_for(capacity: int) -> int:
+    """64-bit words of a generation of `capacity` rows. Two rows a word set 8 of 64 bits: (8 / 64)^4 is 1 in 4,096;
+    twice, for both generations, and more because rows do not spread evenly: 1 in 600."""
+    return max(int(triton.next_power_of_2(triton.cdiv(capacity, ROWS_A_WORD))), 1024)
 
 
 class WrittenRows:
-    """The filter: `words` int64 [2, power of two], `current` int32 [1], which generation takes new rows.
+    """The filter: `words` int64 [2, power of two], `current` int32 [1], which generation takes new rows, and `taken`
+    int32 [1], how many it has; the kernels count them there.
 
-    Both keep their memory for life, so captured graphs may use them.
+    All keep their memory for life, so captured graphs may use them.
     """
 
     def __init__(self, num_slots: int, device: torch.device) -> None:
-        self.words = torch.zeros(2, words_for(num_slots), dtype=torch.int64, device=device)
+        self.capacity = CACHES_A_GENERATION * num_slots
+        self.words = torch.zeros(2, words_for(self.capacity), dtype=torch.int64, device=device)
         self.current = torch.zeros(1, dtype=torch.int32, device=device)
-        self._capacity = num_slots
-        self._taken = 0
+        self.taken = torch.zeros(1, dtype=torch.int32, device=device)
         self._generation = 0
+        self._most_taken = 0
+        self._count: LaggingCount | None = None
 
     def expect(self, rows: int) -> None:
-        """Say that up to `rows` new rows follow; call it outside any graph. Starts a new generation when it is time."""
-        self._taken += rows
-        if self._taken > self._capacity:
-            self._generation ^= 1
-            self.words[self._generation].zero_()
-            self.current.fill_(self._generation)
-            self._taken = rows
+        """Say that up to `rows` rows follow; call it outside any graph. Starts a new generation when it is time.
+
+        Never waits for the device. The device is asked for its count only when the current generation may be full, so
+        it may take what a few steps store beyond its capacity.
+        """
+        self._most_taken += rows
+        if self._most_taken <= self.capacity:
+            return
+        if self._count is None:
+            self._count = LaggingCount(self.taken, self._most_taken)
+        taken = self._count.arrived()
+        if taken is None:
+            return
+        self._most_taken += taken - self._count.most_when_asked
+        self._count = None
+        if taken > self.capacity:
+            self.start_generation()
+
+    def start_generation(self) -> None:
+        """Empty the older generation, and make it the current one."""
+        self._generation ^= 1
+        self.words[self._generation].zero_()
+        self.current.fill_(self._generation)
+        self._start_counting()
 
     def forget(self) -> None:
         """As if no row had been written."""
         self.words.zero_()
-        self._taken = 0
+        self._start_counting()
+
+    def _start_counting(self) -> None:
+        self.taken.zero_()
+        self._most_taken = 0
+        self._count = None
+
+
+class LaggingCount:
+    """A count on the device, on its way to the host without anybody's waiting for it."""
+
+    def __init__(self, counter: torch.Tensor, most_when_asked: int) -> None:
+        self.most_when_asked = most_when_asked
+        self._event: torch.Event | None = None
+        self._answer = counter
+        if counter.device.type == "cuda":
+            self._answer = torch.empty(1, dtype=counter.dtype, pin_memory=True).copy_(counter, non_blocking=True)
+            self._event = torch.Event(device=counter.device)
+            self._event.record()
+
+    def arrived(self) -> int | None:
+        return None if self._event is not None and not self._event.query() else int(self._answer)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -169,13 +213,24 @@ def row_bits(second: tl.tensor) -> tl.tensor:
     return bits.to(tl.int64, bitcast=True)
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def put(words: tl.tensor, bits: tl.tensor, live: tl.tensor, taken: tl.tensor) -> None:
+    """Set each row's bits in its word, and count the rows that had not all of theirs."""
+    before = tl.atomic_or(words, bits, mask=live, sem="relaxed")
+    added = tl.sum((live & ((before & bits) != bits)).to(tl.int32), 0)
+    if added > 0:
+        tl.atomic_add(taken, added, sem="relaxed")
+
+
 @triton.jit(  # type: ignore[untyped-decorator]
-    do_not_specialize=["count", "num_slots", "num_layers"], do_not_specialize_on_alignment=["slots", "tokens"]
+    do_not_specialize=["count", "num_slots", "num_layers"],
+    do_not_specialize_on_alignment=["slots", "tokens", "positions"],
 )
 def record_kernel(
     words: tl.tensor,
     num_words: tl.tensor,
     current: tl.tensor,
+    taken: tl.tensor,
     addresses: tl.tensor,
     strides: tl.tensor,
     samples: tl.tensor,
@@ -190,8 +245,8 @@ def record_kernel(
     sample_count: tl.constexpr,
     rows: tl.constexpr,
 ) -> None:
-    """Put the rows at `slots` into the current generation; -1 and slots out of range are skipped. Grid: (ceil(count /
-    rows),)."""
+    """Put the rows at `slots` into the current generation, and count those that were not in it; -1 and slots out of
+    range are skipped. Grid: (ceil(count / rows),)."""
     row = tl.program_id(0) * rows + tl.arange(0, rows)
     slot = tl.load(slots + row, mask=row < count, other=-1).to(tl.int64)
     live = (slot >= 0) & (slot < num_slots)
@@ -212,7 +267,7 @@ def record_kernel(
         sample_count,
     )
     word = (first & (num_words - 1).to(tl.uint32)).to(tl.int64) + tl.load(current).to(tl.int64) * num_words
-    tl.atomic_or(words + word, row_bits(second), mask=live, sem="relaxed")
+    put(words + word, row_bits(second), live, taken)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -247,6 +302,7 @@ def check_kernel(
     words: tl.tensor,
     num_words: tl.tensor,
     current: tl.tensor,
+    taken: tl.tensor,
     addresses: tl.tensor,
     strides: tl.tensor,
     samples: tl.tensor,
@@ -342,7 +398,7 @@ def check_kernel(
                 else:
                     tl.store(address.to(tl.pointer_type(tl.uint32)) + cell, 0, mask=wanted)
     else:
-        tl.atomic_or(words + newer * num_words + word, bits, mask=found & ~in_newer, sem="relaxed")
+        put(words + newer * num_words + word, bits, found & ~in_newer, taken)
         past = tl.max(tl.where(mine & ~found, position + 1, 0), 0)
         if past > 0:
             tl.atomic_max(past_unwritten + admitted, past, sem="relaxed")
@@ -368,6 +424,7 @@ def record_written_rows(
         filter_.words,
         filter_.words.shape[1],
         filter_.current,
+        filter_.taken,
         rows.addresses,
         rows.strides,
         rows.samples,
@@ -467,6 +524,7 @@ def _check(
         filter_.words,
         filter_.words.shape[1],
         filter_.current,
+        filter_.taken,
         rows.addresses,
         rows.strides,
         rows.samples,

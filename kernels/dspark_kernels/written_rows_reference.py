@@ -112,8 +112,11 @@ def _look_up(
 
 
 def _put(filter_: WrittenRows, word: torch.Tensor, bits: torch.Tensor) -> None:
-    """PyTorch has no atomic or: rows that share a word take turns."""
+    """PyTorch has no atomic or: rows that share a word take turns. Of equal rows that are new one is counted, as where
+    the kernel's programs come one after the other."""
     generation = filter_.words[int(filter_.current)]
+    new = (generation[word] & bits) != bits
+    filter_.taken += len(set(zip(word[new].tolist(), bits[new].tolist(), strict=True)))
     while word.shape[0]:
         generation[word] |= bits
         late = (generation[word] & bits) != bits

@@ -249,31 +249,85 @@ def test_padding_and_slots_behind_the_cache_are_not_recorded(device: torch.devic
 
 
 def test_a_row_that_is_read_survives_any_number_of_generations(device: torch.device) -> None:
-    store, capacity = store_of([DraftGroup(16)], device), 3 * 100 * 2
+    store = store_of([DraftGroup(16)], device)
     store.record(0, range(48))
     answers = []
 
     for _ in range(5):
-        store.written.expect(capacity)
+        store.written.start_generation()
         answers.append(store.past_unwritten(0, 48))
 
     assert answers == [0, 0, 0, 0, 0]
 
 
 def test_a_row_that_is_not_read_is_forgotten_after_two_generations(device: torch.device) -> None:
-    store, capacity = store_of([DraftGroup(16)], device), 3 * 100 * 2
-    store.written.expect(48)
+    store = store_of([DraftGroup(16)], device)
     store.record(0, range(48))
-    store.written.expect(capacity - 48)
-    store.written.expect(1)  # a second generation
+    store.written.start_generation()
     words = store.written.words.clone()
 
     assert store.past_unwritten(0, 48) == 0
     store.written.words.copy_(words)  # as if it had not been read
 
-    store.written.expect(capacity - 1)
-    store.written.expect(1)
+    store.written.start_generation()
     assert store.past_unwritten(0, 48) == 48
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_rows_take_room_once_and_rows_without_a_slot_none(device: torch.device, kernel: bool) -> None:
+    store = store_of([DraftGroup(16)], device)
+    rows, positions = store.groups[0].rows, torch.arange(40, device=device)
+    slots = store.slots(0, 0, range(40))
+    slots[::4] = -1
+    record = record_written_rows if kernel else record_written_rows_reference
+    taken = []
+
+    for _ in range(2):
+        record(store.written, rows, slots, positions, positions)
+        taken.append(int(store.written.taken))
+    store.written.start_generation()
+    taken.append(int(store.written.taken))
+
+    assert taken == [30, 30, 0]
+
+
+def test_a_row_that_is_read_again_takes_room_in_the_generation_that_it_is_put_into(device: torch.device) -> None:
+    store = store_of([DraftGroup(16)], device)
+    store.record(0, range(48))
+    store.written.start_generation()
+
+    for _ in range(2):
+        store.past_unwritten(0, 48)
+
+    assert int(store.written.taken) == 48
+
+
+def test_steps_that_store_nothing_new_forget_nothing(device: torch.device) -> None:
+    """A decode step verifies more rows than it keeps, and says so before any of them is stored."""
+    store = store_of([DraftGroup(16)], device)
+    store.record(0, range(48))
+
+    for _ in range(10):
+        store.written.expect(store.written.capacity)
+
+    assert int(store.written.current) == 0
+    assert store.past_unwritten(0, 48) == 0
+
+
+def test_a_generation_ends_when_as_many_rows_were_stored_as_it_takes(device: torch.device) -> None:
+    written = WrittenRows(64, device)
+    turns = []
+
+    for stored in (100, 28, 1, 1):
+        written.taken += stored
+        for _ in range(3):  # the device's answer may come a call later
+            written.expect(stored)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+        turns.append(int(written.current))
+
+    assert written.capacity == 128
+    assert turns == [0, 0, 1, 1]
 
 
 def test_a_row_can_be_forgotten_on_demand(device: torch.device) -> None:
@@ -289,10 +343,11 @@ def test_a_full_filter_finds_about_one_in_600_rows_that_nobody_wrote(device: tor
     full, asked = 4096, 20_000
     assert words_for(full) == full // 2, "two rows a word, the most"
     store = store_of([DraftGroup(16)], device, requests=1, max_tokens=asked, layers=1, seed=1)
-    store.written = WrittenRows(full, device)
+    store.written = WrittenRows(full // 2, device)
+    assert store.written.capacity == full
     rows, layer = store.groups[0].rows, store.groups[0].rows.layers[0]
     for first in (0, full):
-        store.written.expect(full)
+        store.written.start_generation()
         slots = torch.arange(16 + first, 16 + first + full, device=device)
         record_written_rows_reference(store.written, rows, slots, slots + 1_000_000, slots)
 
@@ -435,7 +490,8 @@ def test_kernels_do_what_the_reference_does_bit_for_bit(device: torch.device, ca
     for request, positions in case.recorded:
         for store in (ours, theirs):
             store.record(request, positions, kernel=store is ours)
-            store.written.expect(150)  # every second call starts a new generation
+            if request:
+                store.written.start_generation()
         assert torch.equal(ours.written.words, theirs.written.words)
     for store in (ours, theirs):
         case.spoil(store)

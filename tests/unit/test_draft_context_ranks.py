@@ -1,5 +1,6 @@
 """Ranks that draft together judge together: who is judged, and when, must not depend on what one of them knows."""
 
+import logging
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,9 +11,11 @@ import torch
 from dspark_kernels.draft_groups import DraftGroup
 from dspark_kernels.written_rows import Admission, WrittenRows
 
-from dspark_cli.draft_context import install, runner_v1, runner_v2
+from dspark_cli.draft_context import install, ranks, runner_v1, runner_v2
 from dspark_cli.draft_context.context import DraftContext
+from dspark_cli.draft_context.installed import Installed
 from dspark_cli.draft_context.policy import Policy
+from dspark_cli.draft_context.ranks import keep_where_all_ranks_have_one
 from dspark_cli.draft_context.row_store import DraftLayers, build_row_store
 from dspark_cli.draft_context.runner_v2 import Drafting
 
@@ -96,10 +99,23 @@ def test_the_filter_makes_room_for_the_rows_of_all_draft_groups() -> None:
     drafting = Drafting(requests=None, context=cast(Any, context), tried=True)
     speculator = SimpleNamespace(draft_kv_cache_group_ids=[0, 3], **{runner_v2.KEPT: drafting})
 
-    for _ in range(2):
+    context.store.written.taken += 300
+    for _ in range(3):
         runner_v2._propose(lambda *_, **__: None, speculator, SimpleNamespace(num_tokens=40))
 
     assert int(context.store.written.current) == 1
+
+
+def test_a_layout_that_is_not_understood_is_told_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ranks, "_other_ranks", lambda: None)
+    monkeypatch.setattr(ranks, "HERE", Installed(Policy.VALIDITY, "the draft cache's layout is not understood: odd"))
+    monkeypatch.setattr(logging.getLogger("vllm"), "propagate", True)
+
+    assert keep_where_all_ranks_have_one(None) is None
+
+    assert caplog.messages == ["draft context: not at work: the draft cache's layout is not understood: odd"]
 
 
 def test_a_trial_allocation_gets_no_context_and_the_final_one_may() -> None:

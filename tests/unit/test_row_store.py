@@ -7,7 +7,7 @@ import pytest
 import torch
 from dspark_kernels.cache_cells import CellsNotFound
 from dspark_kernels.draft_groups import DraftGroup
-from dspark_kernels.written_rows import words_for
+from dspark_kernels.written_rows import CACHES_A_GENERATION
 
 from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of
 
@@ -65,7 +65,7 @@ def test_the_filter_has_room_for_the_tokens_of_all_ranks() -> None:
 
     store = build_row_store([layers], lambda slots, _group: store_sevens(cache, slots), CPU)
 
-    assert store.written.words.shape == (2, words_for(blocks * BLOCK_SIZE * cp_size))
+    assert store.written.capacity == CACHES_A_GENERATION * blocks * BLOCK_SIZE * cp_size
     assert store.groups[0].cp_rank == 3
 
 
