@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dspark_cli.facts.measured_profile import MeasuredProfile
     from dspark_cli.facts.recommendation import Recommendation
     from dspark_cli.patches.found_vllm import FoundVllm
+    from dspark_cli.recommending.counted import CountedAcceptance
     from dspark_cli.recommending.situation import Goal
 
 
@@ -27,7 +28,9 @@ def recommend(
         bool, typer.Option("--throughput", help="Tokens a second of all requests count most.")
     ] = False,
     max_model_len: Annotated[int | None, typer.Option(min=1, help="As vLLM's.")] = None,
-    profile: Annotated[Path | None, typer.Option(metavar="FILE", help="Results of dspark-tool tune.")] = None,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Results of tune, or a saved report of acceptance.")
+    ] = None,
     gpu: Annotated[str | None, typer.Option(metavar="NAME", help="A GPU that is not here: h200, b200, ...")] = None,
     vllm: Annotated[str | None, typer.Option(metavar="PATH", help="Another vLLM: a folder or a .whl file.")] = None,
     config: Annotated[
@@ -62,9 +65,9 @@ def recommend(
     if max_model_len is not None:
         rest = ["--max-model-len", str(max_model_len), *rest]
     workload = Workload(concurrency, shared_prefix, _goal(latency, throughput))
-    asked = Asked(
-        model, draft, method, tokens, tuple(rest), given, workload, asked_policy(None), gpu, _profile(profile)
-    )
+    tuned, counted = measured(profile)
+    policy = asked_policy(None)
+    asked = Asked(model, draft, method, tokens, tuple(rest), given, workload, policy, gpu, tuned, counted)
     found, distribution = _vllm(vllm)
     result = _without_secrets(recommended(gather(asked, found, distribution), rest))
     if config is not None:
@@ -85,10 +88,20 @@ def _goal(latency: bool, throughput: bool) -> "Goal | None":
     return Goal.LATENCY if latency else Goal.THROUGHPUT if throughput else None
 
 
-def _profile(file: Path | None) -> "MeasuredProfile | None":
+def measured(file: Path | None) -> "tuple[MeasuredProfile | None, CountedAcceptance | None]":
+    """What --profile holds: results of tune, or acceptance that was counted."""
+    from dspark_cli.recommending.counted import read_counted
     from dspark_cli.sources.tuning_file import read_profile
 
-    return None if file is None else read_profile(file)
+    if file is None:
+        return None, None
+    try:
+        return read_profile(file), None
+    except BadInput as not_tuned:
+        try:
+            return None, read_counted(file)
+        except BadInput:
+            raise not_tuned from None
 
 
 def _vllm(given: str | None) -> tuple["FoundVllm", str]:
@@ -103,7 +116,7 @@ def _vllm(given: str | None) -> tuple["FoundVllm", str]:
 
 
 def _without_secrets(recommendation: "Recommendation") -> "Recommendation":
-    from dspark_cli.serving.command import without_secrets
+    from dspark_cli.serving.secrets import without_secrets
 
     return replace(recommendation, vllm_args=tuple(without_secrets(list(recommendation.vllm_args))))
 

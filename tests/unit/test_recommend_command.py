@@ -114,3 +114,17 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert yaml.safe_load(file.read_text())["speculative-config"]["model"] == str(drafter)
+
+
+@pytest.mark.parametrize(
+    ("example", "said"), [("healthy", "num_speculative_tokens 3"), ("collapsed", "counted-acceptance-is-broken")]
+)
+def test_counted_acceptance_is_a_profile_too(tmp_path: Path, example: str, said: str) -> None:
+    saved = tmp_path / "saved.json"
+    command = [TOOL, "acceptance", "--example", example, "--json", "--fail-on", "never"]
+    saved.write_text(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+
+    done = recommend(str(TARGET), "--draft", str(DFLASH), "--profile", str(saved))
+
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout

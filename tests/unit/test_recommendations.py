@@ -1,6 +1,6 @@
 """What is recommended for which target, drafter, GPU, release and workload, and why; near misses included."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from dspark_cli.facts.measured_profile import BestCount, MeasuredProfile
 from dspark_cli.facts.recommendation import Recommendation
 from dspark_cli.facts.target import target_facts
 from dspark_cli.patches.patch import Place as Runner
+from dspark_cli.recommending.counted import CountedAcceptance
 from dspark_cli.recommending.gather import OPTIONAL_FIELDS
 from dspark_cli.recommending.given_options import GivenOptions
 from dspark_cli.recommending.recommend import recommend
@@ -489,6 +490,25 @@ def test_a_schedule_under_data_parallel_is_dropped_by_vllm() -> None:
     result = recommended(case, profile_of((1, 7), schedule=schedule))
 
     assert [trap.id for trap in result.traps] == ["schedule-under-data-parallel"]
+
+
+def counted(keep: int, drafted: int = 15, broken: bool = False) -> CountedAcceptance:
+    return CountedAcceptance("before.json", 4_000, drafted, keep, 1.01 if broken else 3.2, broken)
+
+
+@pytest.mark.parametrize(("keep", "tokens"), [(6, 6), (15, 15), (0, 15)])
+def test_positions_that_were_counted_never_to_pay_are_not_drafted(keep: int, tokens: int) -> None:
+    result = recommend(replace(situation(DENSE), counted=counted(keep)), ())
+
+    assert result.speculative_config[TOKENS] == tokens
+    assert result.traps == ()
+
+
+def test_nothing_follows_from_broken_acceptance() -> None:
+    result = recommend(replace(situation(DENSE), counted=counted(2, broken=True)), ())
+
+    assert result.speculative_config[TOKENS] == 15
+    assert [trap.id for trap in result.traps] == ["counted-acceptance-is-broken"]
 
 
 def test_an_unknown_release_is_said_to_be_unknown() -> None:

@@ -5,6 +5,7 @@ A drafter never inherits the target's `--attention-backend`; left out, vLLM pick
 
 from collections.abc import Iterator
 
+from dspark_cli.facts.device import UNKNOWN_GPU
 from dspark_cli.facts.recommendation import Choice
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.saying import speculative
@@ -28,6 +29,8 @@ def _choice(situation: Situation) -> Choice:
     drafter, capability = situation.drafter, situation.device.compute_capability
     if capability is None:
         return _left("a CPU has one backend, CPU_ATTN, and it can do non-causal drafts", "vLLM 0.32 on a CPU, run here")
+    if capability == UNKNOWN_GPU:
+        return _left("the GPU is not known here: vLLM takes what it can do", SELECTOR)
     if drafter.in_target:
         return _left(
             "the drafter shares the target's cache layout and takes the target's backend",

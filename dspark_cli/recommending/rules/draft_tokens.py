@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.recommendation import Choice
+from dspark_cli.findings.acceptance.evidence import WORTH
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.measured import most_tokens, nearest, schedule_worth_giving
 from dspark_cli.recommending.saying import CHECKPOINT, speculative
@@ -18,7 +19,8 @@ BUSY = 32
 
 def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
     yield from _of_another_pair(situation)
-    choice = _measured(situation) or _trained(situation)
+    yield from _broken(situation)
+    choice = _measured(situation) or _counted(situation) or _trained(situation)
     if choice is None:
         yield NotChecked(KEY, "config.json has no usable block_size: give --tokens N")
     else:
@@ -41,6 +43,20 @@ def _measured(situation: Situation) -> Choice | None:
         f" tokens/s{against}",
         f"--profile, measured {profile.measured_on} with vLLM {profile.vllm}",
         Confidence.CERTAIN if best.certain else Confidence.LIKELY,
+    )
+
+
+def _counted(situation: Situation) -> Choice | None:
+    counted = situation.counted
+    if counted is None or not counted.says_how_many:
+        return None
+    return speculative(
+        KEY,
+        counted.keep,
+        f"of {counted.drafted} drafted positions the first {counted.keep} pay; later ones are accepted in under"
+        f" {WORTH:.0%} of {counted.steps:,} draft steps",
+        f"--profile {counted.source}",
+        Confidence.LIKELY,
     )
 
 
@@ -140,9 +156,9 @@ def _of_another_pair(situation: Situation) -> Iterator[Finding]:
     differing = [
         f"{what} {there} there, {here} here"
         for what, there, here in (
-            ("target", profile.target, situation.target.name),
-            ("drafter", profile.drafter, situation.drafter.name),
-            ("device", profile.device, str(situation.device)),
+            ("target", _last_part(profile.target), _last_part(situation.target.name)),
+            ("drafter", _last_part(profile.drafter), _last_part(situation.drafter.name)),
+            ("device", profile.device.removeprefix("1 x "), str(situation.device)),
         )
         if there != here
     ]
@@ -162,9 +178,30 @@ def _of_another_pair(situation: Situation) -> Iterator[Finding]:
             "speculation-does-not-pay",
             Severity.WARNING,
             f"at {best.concurrency} at once the profile found no number of tokens that beats no speculation"
-            f" ({best.goodput_without_speculation:,.0f} tokens/s)",
+            f" ({best.goodput:,.0f} tokens/s)",
             {"concurrency": best.concurrency},
             "serve the target alone at this load: vllm serve without --speculative-config",
             source="--profile",
             confidence=Confidence.CERTAIN if best.certain else Confidence.LIKELY,
         )
+
+
+def _broken(situation: Situation) -> Iterator[Finding]:
+    counted = situation.counted
+    if counted is None or not counted.broken:
+        return
+    yield Finding(
+        "counted-acceptance-is-broken",
+        Severity.WARNING,
+        f"the profile's acceptance length is {counted.length:.2f} over {counted.steps:,} draft steps: that is a fault"
+        " to be mended, and says nothing of the number of tokens",
+        {"mean_acceptance_length": round(counted.length, 4), "draft_steps": counted.steps},
+        f"dspark-tool acceptance --file {counted.source} says what it looks like",
+        source="--profile",
+        confidence=Confidence.CERTAIN,
+    )
+
+
+def _last_part(name: str) -> str:
+    """A folder may be given by several paths, and a hub's model lie in any of them."""
+    return name.rstrip("/").rpartition("/")[2]
