@@ -1,42 +1,102 @@
-"""`make demo`: cache groups, a live server with a drafter, its acceptance and a probe, on a machine without a GPU."""
+"""`make demo`: how restored prefixes without draft KV ruin speculation, and how the patched runtime mends it.
+
+On real parts and without a GPU. A KV connector (tests/connectors/target_only_connector.py) keeps prompts in files and
+restores the target's KV alone, as a store does that a node without the drafter filled. What the drafter finds in those
+blocks is noise, laid there beforehand, which stands for what other requests leave in a pool that was used for long.
+"""
 
 import os
+import signal
 import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.live_server import ENGINE_ARGS, TOOL, LiveServer, live_server, offline_environment, prompts
+from tests.live_server import ENGINE_ARGS, TOOL, LiveServer, live_server, offline_environment
+from tests.measured_server import Server
 from tests.paths import DFLASH, TARGET
+from tests.restoring import Store, connector_environment, long_prompts
 
-PROMPTS = 16
+PROMPTS = 12
+OUTPUT = 48
+NOISE = 3.0
+LOOK_EVERY_S = 2
+FINE, FINDING, TOO_LITTLE = 0, 1, 4
+"""Exit codes: a collapsed profile is a finding, and a slow machine drafts too little for one."""
 
 
 def main() -> None:
-    models = ["--model", os.path.relpath(TARGET), "--draft", os.path.relpath(DFLASH)]
+    folder = Path(tempfile.mkdtemp(prefix="dspark-demo-"))
+    store = Store(folder / "store")
+    store.folder.mkdir()
+    target, drafter = os.path.relpath(TARGET), os.path.relpath(DFLASH)
+
     say("The KV cache that vLLM makes for a small target and its DFlash drafter, in 1 GiB")
-    tool("inspect-cache", *models, "--", *ENGINE_ARGS)
+    tool("inspect-cache", "--model", target, "--draft", drafter, "--", *ENGINE_ARGS)
 
-    say("A server with both, on the CPU")
-    log = Path(tempfile.mkdtemp(prefix="dspark-demo-")) / "serve.log"
-    with live_server(log) as server:
-        say(f"{PROMPTS} prompts of Python source, 48 tokens each")
-        serve_prompts(server)
-        say("How well the drafter did")
-        tool("acceptance", "--url", server.url)
-        say("Whether restored prefixes hurt its drafts")
-        tool("probe", "--url", server.url, "--prompt-count", "8", "--output-tokens", "24", "--shares", "none")
-        say("Stopping the server")
+    say("A stock server with a KV connector. First the prompts cold: the connector keeps the target's KV of them")
+    with restoring_server(folder, store, "off") as server:
+        complete(server)
+        tool("acceptance", "--url", server.url, fine=(FINE, TOO_LITTLE))
+        say("The same prompts again, restored from the connector: draft acceptance collapses")
+        stock = profile_of_restored(server, folder / "stock.json")
+
+    say("The same connector, the same traffic, with the patched runtime (dspark-tool serve does that by default)")
+    with restoring_server(folder, store, "validity") as server:
+        patched = profile_of_restored(server, folder / "patched.json")
+
+    say("Before and after")
+    page = folder / "report.html"
+    tool("acceptance", "diff", str(stock), str(patched), "--html", str(page), fine=(FINE, TOO_LITTLE))
+
+    say("What to serve this pair with, and why")
+    tool("recommend", target, "--draft", drafter, "--concurrency", "4")
+    print(f"\nthe report: {page}", flush=True)
 
 
-def serve_prompts(server: LiveServer) -> None:
-    for prompt in prompts()[:PROMPTS]:
-        text = server.complete(prompt)
-        print(f"  ...{prompt[-32:]!r} -> {text[:32]!r}", flush=True)
+@contextmanager
+def restoring_server(folder: Path, store: Store, policy: str) -> Iterator[LiveServer]:
+    """With noise where the drafter's KV of restored blocks would be."""
+    store.keep_and_restore("target")
+    environment = connector_environment(policy)
+    with live_server(
+        folder / f"{policy}.log", faults=True, more_args=store.vllm_args(), more_environment=environment
+    ) as server:
+        server.plant("stale-noise", NOISE)
+        yield server
 
 
-def tool(*arguments: str) -> None:
+def profile_of_restored(server: LiveServer, file: Path) -> Path:
+    """Keep the profile of the time in which the connector restores the prompts, twice, and print it."""
+    before = Server(server.url).counters()
+    command = [TOOL, "acceptance", "--url", server.url, "--watch", str(LOOK_EVERY_S), "--json"]
+    with file.open("w") as output, subprocess.Popen(command, stdout=output, env=offline_environment()) as watching:
+        time.sleep(2 * LOOK_EVERY_S)
+        for _ in range(2):
+            Server(server.url).empty_prefix_cache()
+            complete(server)
+        time.sleep(2 * LOOK_EVERY_S)
+        watching.send_signal(signal.SIGINT)
+    restored = Server(server.url).counters().since(before).external_hits
+    print(f"{restored:,.0f} tokens were restored by the connector", flush=True)
+    tool("acceptance", "--file", str(file), fine=(FINE, FINDING, TOO_LITTLE))
+    return file
+
+
+def complete(server: LiveServer) -> None:
+    for number, prompt in enumerate(long_prompts(PROMPTS), 1):
+        server.complete(prompt, OUTPUT)
+        print(f"\r  {number} of {PROMPTS} prompts", end="\n" if number == PROMPTS else "", flush=True)
+
+
+def tool(*arguments: str, fine: tuple[int, ...] = (FINE,)) -> None:
     print(f"$ dspark-tool {' '.join(arguments)}", flush=True)
-    subprocess.run([TOOL, *arguments], check=True, env=offline_environment())
+    code = subprocess.run([TOOL, *arguments], env=offline_environment()).returncode
+    if code not in fine:
+        sys.exit(f"dspark-tool {arguments[0]} ended with {code}")
 
 
 def say(what: str) -> None:

@@ -34,22 +34,30 @@ class DraftingServer:
     key: str | None = None
     context: int = 4096
     models: tuple[str, ...] = ("tiny",)
+    drafted: int = DRAFTED
+    """Tokens a draft step; with 0 every step is one token."""
     requests: int = 0
     steps: int = 0
-    accepted_at: list[int] = field(default_factory=lambda: [0] * DRAFTED)
+    accepted_at: list[int] = field(default_factory=list)
     queries: int = 0
     hits: int = 0
     running: int = 0
     seen: dict[str, list[str]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        self.accepted_at = [0] * self.drafted
+        self.drafter = self.drafter and self.drafted > 0
+
     @contextmanager
-    def serving(self) -> Iterator[str]:
-        with server_that(self._respond) as url:
+    def serving(self, port: int = 0) -> Iterator[str]:
+        with server_that(self._respond, port) as url:
             yield url
 
     def _respond(self, request: http.server.BaseHTTPRequestHandler) -> None:
-        if request.path == "/metrics":
+        if request.path == "/health":
+            answer(request, 200, b"")
+        elif request.path == "/metrics":
             answer(request, 200, self._metrics().encode())
         elif self.key and request.headers["Authorization"] != f"Bearer {self.key}":
             said = f"Unauthorized: {request.headers['Authorization']}"
@@ -102,7 +110,7 @@ class DraftingServer:
         while done < wanted:
             time.sleep(self.delay_s)
             luck = (luck * 1103515245 + 12345) % (1 << 31)
-            accepted = 0 if self.harm and hits else (luck >> 16) % (DRAFTED + 1)
+            accepted = 0 if self.harm and hits else (luck >> 16) % (self.drafted + 1)
             accepted = min(accepted, wanted - done - 1)
             done += 1 + accepted
             with self.lock:
@@ -136,7 +144,7 @@ class DraftingServer:
             if self.drafter:
                 counters |= {
                     "vllm:spec_decode_num_drafts_total": self.steps,
-                    "vllm:spec_decode_num_draft_tokens_total": DRAFTED * self.steps,
+                    "vllm:spec_decode_num_draft_tokens_total": self.drafted * self.steps,
                     "vllm:spec_decode_num_accepted_tokens_total": sum(self.accepted_at),
                 }
             positions = enumerate(self.accepted_at if self.drafter else ())

@@ -101,13 +101,15 @@ def live_server(
     *,
     draft: Path = DFLASH,
     faults: bool = False,
+    more_options: Sequence[str] = (),
     more_args: Sequence[str] = (),
     more_environment: Mapping[str, str] = MappingProxyType({}),
     **popen: Any,
 ) -> Iterator[LiveServer]:
     """Start the server, wait until it answers, and stop it in the end, whatever happens in between.
 
-    With `faults` it takes the calls that plant them. `more_args` are vLLM's; `more_environment` has the last word.
+    With `faults` it takes the calls that plant them. `more_options` are those of `dspark-tool serve`, `more_args` are
+    vLLM's; `more_environment` has the last word.
     """
     port = free_port()
     vllm_args = f"--host 127.0.0.1 --port {port} --served-model-name tiny".split() + ENGINE_ARGS + FAULTS * faults
@@ -115,7 +117,7 @@ def live_server(
     environment = offline_environment()
     if faults:
         environment |= {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": str(TESTS / "faults")}
-    options = ["--draft", str(draft), "--status", "--log-file", str(log), "--quiet"]
+    options = ["--draft", str(draft), "--status", "--log-file", str(log), "--quiet", *more_options]
     tool = subprocess.Popen(
         [TOOL, "serve", str(TARGET), *options, "--", *vllm_args],
         env=environment | dict(more_environment),

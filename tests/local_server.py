@@ -14,8 +14,8 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 @contextmanager
-def server_that(respond: Respond) -> Iterator[str]:
-    """The URL of a server that answers each GET and POST with `respond`."""
+def server_that(respond: Respond, port: int = 0) -> Iterator[str]:
+    """The URL of a server that answers each GET and POST with `respond`; without a port it takes a free one."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -33,7 +33,7 @@ def server_that(respond: Respond) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = _Server(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", port), Handler)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

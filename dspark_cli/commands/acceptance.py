@@ -120,6 +120,7 @@ def acceptance_diff(
     b: Annotated[str, typer.Argument(metavar="B", help="After: the same kinds.")],
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Which model, where several are served.")] = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long a server may take to answer.")] = 10.0,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one page with both, too.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compare two profiles, position by position: better, worse, or no difference shown. Worse ends with 1.
@@ -132,11 +133,17 @@ def acceptance_diff(
     from dspark_cli.findings.acceptance.evidence import WORTH
     from dspark_cli.profiling.difference import Change, difference_of
     from dspark_cli.report.acceptance_diff import show_difference
+    from dspark_cli.report.acceptance_diff_page import difference_page
+    from dspark_cli.report.console import show_note
     from dspark_cli.report.json_document import print_json
+    from dspark_cli.report.result_file import write_file
 
     require_seconds("--timeout", timeout)
     sides = [_judged(from_any(name, timeout), model, None, None, WORTH) for name in (a, b)]
     found = difference_of(shown(a), shown(b), *sides)
+    if html is not None:
+        write_file(html, difference_page(found))
+        show_note(f"the page is in {html}")
     if json:
         print_json("acceptance diff", found)
     else:

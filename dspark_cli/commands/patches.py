@@ -18,6 +18,9 @@ def patches(
     releases: Annotated[
         bool, typer.Option("--releases", help="Show how each patch stands on the published releases.")
     ] = False,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Show what says so: file, symbol and references of each patch.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show which fixes for drafters this vLLM has, gets or lacks.
@@ -28,13 +31,14 @@ def patches(
 
     \b
     native       this vLLM has the fix
-    applies      dspark-tool serve adds it
+    applies      fits this vLLM; serve adds it where the runner and the settings need it
     not needed   what it mends cannot happen here
     unsupported  unknown source, or no patch is safe here
     failed       it should apply, and its self-test failed
 
     \b
     dspark-tool patches
+    dspark-tool patches --evidence
     dspark-tool patches --vllm /opt/venv/lib/python3.12/site-packages
     dspark-tool patches --vllm vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl
     dspark-tool patches --releases
@@ -42,11 +46,11 @@ def patches(
     from dspark_cli.patches.matrix import read_matrix, release_table
     from dspark_cli.patches.registry import PATCHES
     from dspark_cli.report.json_document import print_json
-    from dspark_cli.report.patches import show_releases, show_verdict
+    from dspark_cli.report.patches import show_evidence, show_releases, show_verdict
 
     if releases:
-        if vllm is not None:
-            raise BadInput("--releases shows recorded releases, and --vllm reads one", "give one of the two")
+        if vllm is not None or evidence:
+            raise BadInput("--releases shows recorded releases, and no source", "leave out --vllm and --evidence")
         table = release_table(read_matrix(), PATCHES)
         if json:
             print_json("patches", table)
@@ -56,8 +60,10 @@ def patches(
     verdict = _judged(vllm)
     if json:
         print_json("patches", verdict)
+    elif evidence:
+        show_evidence(verdict)
     else:
-        show_verdict(verdict)
+        show_verdict(verdict, read_matrix(), _a_start_here() if vllm is None else None)
     if any(is_finding(judgement) for judgement in verdict.judgements):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -68,6 +74,20 @@ def is_finding(judgement: "Judgement") -> bool:
 
     unwarned = judgement.status is Status.UNSUPPORTED and judgement.warned_by is None
     return unwarned or judgement.status is Status.FAILED
+
+
+def _a_start_here() -> str:
+    """What `serve` would add to the installed vLLM where nothing more is asked for, or why it would refuse."""
+    from dspark_cli.errors import ToolError
+    from dspark_cli.report.patched_runtime import runtime_in_a_line
+    from dspark_cli.serving.patched_runtime import Wanted, patched_runtime
+    from dspark_cli.sources.vllm_install import find_vllm
+
+    try:
+        runtime = patched_runtime(find_vllm(), Wanted(), {})
+    except ToolError as error:
+        return f"dspark-tool serve refuses to start here: {error.what}; {error.next_step}"
+    return f"dspark-tool serve adds here: {runtime_in_a_line(runtime)}"
 
 
 def _judged(given: str | None) -> "SourceVerdict":

@@ -64,7 +64,7 @@ def recommend(
     rest, given = take_speculative_config(vllm_args or [])
     if max_model_len is not None:
         rest = ["--max-model-len", str(max_model_len), *rest]
-    workload = Workload(concurrency, shared_prefix, _goal(latency, throughput))
+    workload = Workload(concurrency, shared_prefix, goal_of(latency, throughput))
     tuned, counted = measured(profile)
     policy = asked_policy(None)
     asked = Asked(model, draft, method, tokens, tuple(rest), given, workload, policy, gpu, tuned, counted)
@@ -80,7 +80,7 @@ def recommend(
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _goal(latency: bool, throughput: bool) -> "Goal | None":
+def goal_of(latency: bool, throughput: bool) -> "Goal | None":
     from dspark_cli.recommending.situation import Goal
 
     if latency and throughput:

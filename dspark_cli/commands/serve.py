@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,10 @@ from dspark_cli.errors import NotFit
 from dspark_cli.sources.user_folders import user_folder
 
 if TYPE_CHECKING:
+    from dspark_cli.facts.recommendation import Recommendation
     from dspark_cli.report.serve import StartupDisplay
     from dspark_cli.serving.command import ServeCommand
+    from dspark_cli.serving.verifying_watcher import VerifyingWatcher
 
 
 def serve(
@@ -27,7 +30,8 @@ def serve(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Once ready, leave the server's log in its file.")] = False,
     status: Annotated[
-        bool, typer.Option("--status", help="Answer GET /dspark/status, for inspect-cache --url. Read-only.")
+        bool,
+        typer.Option("--status", help="Answer GET /dspark/status: what runs in every worker. Read-only."),
     ] = False,
     draft_context: Annotated[
         str | None,
@@ -43,41 +47,84 @@ def serve(
     allow_unpatched: Annotated[
         bool, typer.Option("--allow-unpatched", help="Start even where a patch that this start needs does not fit.")
     ] = False,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Requests that run at once.")] = None,
+    shared_prefix: Annotated[int | None, typer.Option(min=0, metavar="TOKENS", help="What prompts share.")] = None,
+    latency: Annotated[bool, typer.Option("--latency", help="A single answer's speed counts most.")] = False,
+    throughput: Annotated[bool, typer.Option("--throughput", help="All requests' tokens a second count most.")] = False,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Results of tune, or a saved report of acceptance.")
+    ] = None,
+    allow_conflicts: Annotated[
+        bool, typer.Option("--allow-conflicts", help="Start even what recommend refuses.")
+    ] = False,
     vllm_args: Annotated[
-        list[str] | None, typer.Argument(metavar="-- VLLM_ARGS", help="Any arguments of vllm serve, as they are.")
+        list[str] | None, typer.Argument(metavar="-- VLLM_ARGS", help="Your own arguments of vllm serve; they win.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
 ) -> None:
     """Start vLLM for a target with a drafter.
 
-    Returns the server's own exit code. Ctrl-C and SIGTERM are passed on to it. The patches of dspark-tool that apply
-    to this vLLM are added in its memory (dspark-tool patches lists them); nothing of it is changed on disk. Exit code
-    3 where one that is needed does not fit.
+    The settings are those of dspark-tool recommend, which says why; your own win. The patches of dspark-tool that
+    apply to this vLLM are added in its memory (dspark-tool patches lists them); nothing of it is changed on disk.
+    Exit code 3 where one that is needed does not fit, or settings cannot work together; else the server's own. Ctrl-C
+    and SIGTERM are passed on to it.
 
     \b
     dspark-tool serve ./target --draft ./drafter
     dspark-tool serve ./target --draft ./drafter --dry-run -- --port 8001
+    dspark-tool serve ./target --draft ./drafter --concurrency 32 --shared-prefix 2000
     dspark-tool serve ./target --draft ./drafter --draft-context off
     dspark-tool serve ./target --draft ./drafter -- \\
         --speculative-config '{"attention_backend": "FLASH_ATTN"}'
     """
+    from dspark_cli.commands.recommend import goal_of, measured
+    from dspark_cli.patches.found_vllm import installed_vllm
+    from dspark_cli.recommending.gather import Asked, gather
+    from dspark_cli.recommending.recommend import recommend
+    from dspark_cli.recommending.situation import Workload
     from dspark_cli.report.console import show_note
     from dspark_cli.report.json_document import print_json
+    from dspark_cli.report.patched_runtime import runtime_in_a_line
+    from dspark_cli.report.recommendation import show_traps
     from dspark_cli.report.serve import StartupDisplay, show_command, show_end
     from dspark_cli.serving.command import serve_command
-    from dspark_cli.serving.patched_runtime import Wanted
-    from dspark_cli.serving.speculative import speculate
+    from dspark_cli.serving.own_title import hide_own_arguments
+    from dspark_cli.serving.patched_runtime import Wanted, asked_policy
+    from dspark_cli.serving.speculative import speculate, take_speculative_config
     from dspark_cli.sources.checkpoint import check_target
     from dspark_cli.sources.vllm_install import find_vllm
 
+    hide_own_arguments()
     check_target(model)
     install = find_vllm()
     speculation = speculate(draft, method, tokens)
     wanted = Wanted(draft_context, tuple(without or ()), allow_unpatched)
-    command = serve_command(install, model, speculation, vllm_args or [], status, wanted)
-    for doubt in [*speculation.doubts, *install.doubts, *command.runtime.notes]:
+    rest, given = take_speculative_config(vllm_args or [])
+    tuned, counted = measured(profile)
+    asked = Asked(
+        model,
+        draft,
+        method,
+        tokens,
+        tuple(rest),
+        given,
+        Workload(concurrency, shared_prefix, goal_of(latency, throughput)),
+        asked_policy(draft_context),
+        profile=tuned,
+        counted=counted,
+        without_gpu=True,
+    )
+    recommended = recommend(gather(asked, installed_vllm(install), install.distribution), rest)
+    if not allow_conflicts:
+        _refuse(recommended)
+    command = serve_command(
+        install, model, speculation.with_settings(recommended.speculative_config), recommended.vllm_args, status, wanted
+    )
+    for doubt in [*install.doubts, *command.runtime.notes, *command.notes]:
         show_note(doubt)
+    show_traps(recommended)
     if dry_run:
+        show_note(f"added to vLLM: {runtime_in_a_line(command.runtime)}; settings and reasons: dspark-tool recommend")
         if json:
             print_json("serve", command.as_shown())
         else:
@@ -86,19 +133,47 @@ def serve(
     log = log_file or _default_log()
     show_command(command, dry_run=False)
     display = StartupDisplay(log, show_server_log=not quiet)
-    ended = display.ended(_run(command, log, display))
+    watcher = _verifying(command, display, status)
+    ended = replace(display.ended(_run(command, log, display, watcher)), verification=watcher.result())
     show_end(ended)
     if json:
         print_json("serve", ended)
     raise typer.Exit(ended.exit_code)
 
 
-def _run(command: "ServeCommand", log: Path, display: "StartupDisplay") -> int:
+def _refuse(recommended: "Recommendation") -> None:
+    """Raises NotFit where settings cannot work together."""
+    if recommended.refused:
+        first = recommended.refused[0]
+        more = f" (and {len(recommended.refused) - 1} more)" if len(recommended.refused) > 1 else ""
+        raise NotFit(
+            f"{first.what}{more}",
+            f"{first.advice}; --allow-conflicts starts it all the same; all reasons: dspark-tool recommend",
+        )
+
+
+def _run(command: "ServeCommand", log: Path, display: "StartupDisplay", watcher: "VerifyingWatcher") -> int:
     from dspark_cli.serving.server import run_server
 
     _check_writable(log)
     with display:
-        return run_server(command.argv, command.added_environment, log, display)
+        return run_server(command.argv, command.added_environment, log, watcher, command.secrets)
+
+
+def _verifying(command: "ServeCommand", display: "StartupDisplay", status: bool) -> "VerifyingWatcher":
+    from dspark_cli.report.console import show_note
+    from dspark_cli.report.start_verification import show_verification
+    from dspark_cli.serving.asked_of import asked_of, certificate_of, why_no_api
+    from dspark_cli.serving.secrets import api_keys
+    from dspark_cli.serving.verification import Question
+    from dspark_cli.serving.verifying_watcher import VerifyingWatcher
+
+    no_api = why_no_api(command.argv)
+    if no_api:
+        show_note(f"{no_api}; what its workers run is verified on the node with rank 0, with --status there")
+    keys = api_keys(command.argv, command.environment)
+    question = Question(asked_of(command), status, keys[0] if keys else None)
+    return VerifyingWatcher(display, question, certificate_of(command.argv), no_api, show_verification)
 
 
 def _check_writable(log: Path) -> None:

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from dspark_cli.draft_context.installed import HERE
-from dspark_cli.draft_context.policy import asked_policy, left_out
+from dspark_cli.draft_context.policy import asked_policy, is_left_out
 
 logger = logging.getLogger("vllm.dspark_tool")
 METHODS = ("dflash", "dspark")
@@ -19,10 +19,12 @@ def install_for(config: Any) -> None:
     HERE.policy = asked_policy()
     uses_v2 = _uses_v2(config)
     row = "draft_context_v2" if uses_v2 else "draft_context_v1"
-    HERE.inactive = _refusal(config) or _misfit(row)
+    HERE.inactive = _refusal(config) or _misfit(row) or _installed(row, uses_v2)
     if HERE.inactive is None:
-        HERE.inactive = _installed(row, uses_v2) or "no draft step yet"
-    logger.info("draft context: %s (%s)", HERE.policy, HERE.inactive)
+        HERE.inactive = "no draft step yet"
+        logger.info("draft context: %s, on runner %s", HERE.policy, "V2" if uses_v2 else "V1")
+    else:
+        logger.info("draft context: %s (%s)", HERE.policy, HERE.inactive)
 
 
 def _uses_v2(config: Any) -> bool:
@@ -47,7 +49,7 @@ def _misfit(row: str) -> str | None:
     from dspark_cli.patches.put_on import judged_here, misfit
     from dspark_cli.patches.registry import PATCHES
 
-    if row in left_out():
+    if is_left_out(row):
         return f"{row} was left out"
     reason = misfit(judged_here([patch for patch in PATCHES if patch.name == row])[0])
     return reason and _failed(row, reason)

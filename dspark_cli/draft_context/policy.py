@@ -6,7 +6,8 @@ from enum import StrEnum
 VARIABLE = "VLLM_DSPARK_DRAFT_CONTEXT"
 """vLLM hands variables that begin with VLLM_ to its workers, under Ray too."""
 WITHOUT = "VLLM_DSPARK_WITHOUT"
-"""Names of patches that the user left out, with commas."""
+"""Names of patches that the user left out, with commas; ALL for every one."""
+ALL = "all"
 
 
 class Policy(StrEnum):
@@ -15,7 +16,7 @@ class Policy(StrEnum):
     RESTORED = "restored"
     """Hide every restored whole block."""
     OFF = "off"
-    """Stock vLLM."""
+    """Hide nothing, as vLLM by itself. Other patches stay."""
 
 
 def asked_policy() -> Policy:
@@ -27,5 +28,9 @@ def asked_policy() -> Policy:
 
 
 def left_out() -> frozenset[str]:
-    """Names of the patches that must not be applied."""
+    """Names of the patches that must not be applied; `ALL` may be among them."""
     return frozenset(name.strip() for name in os.environ.get(WITHOUT, "").split(",") if name.strip())
+
+
+def is_left_out(patch: str) -> bool:
+    return not left_out().isdisjoint((patch, ALL))

@@ -1,11 +1,14 @@
 """Tensor-parallel ranks hold other heads of the same rows. They draft together, so they must hide alike."""
 
+import logging
 from typing import Any
 
 import torch
 
 from dspark_cli.draft_context.context import DraftContext, MaximumOverRanks
 from dspark_cli.draft_context.installed import HERE
+
+logger = logging.getLogger("vllm.dspark_tool")
 
 
 def maximum_over_ranks() -> MaximumOverRanks | None:
@@ -28,9 +31,11 @@ def keep_where_all_ranks_have_one(context: DraftContext | None) -> DraftContext 
         torch.distributed.all_reduce(lacking, op=torch.distributed.ReduceOp.MAX, group=ranks.cpu_group)
         if context is not None and lacking.any():
             HERE.inactive = "another rank does not understand the draft cache's layout"
-            return None
+            context = None
     if context is not None:
         HERE.context, HERE.inactive = context, None
+    else:
+        logger.error("draft context: not at work: %s", HERE.inactive)
     return context
 
 

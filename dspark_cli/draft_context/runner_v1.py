@@ -29,11 +29,11 @@ class RequestSlots:
         self._free = list(range(max_requests))
         self._of: dict[str, int] = {}
 
-    def take(self, request: str) -> int | None:
-        """None where all are taken: by requests that wait for input, which keep theirs and run in no step."""
+    def take(self, request: str) -> int:
+        """Nobody's where all are taken: by requests that wait for input, which keep theirs and run in no step."""
         if request not in self._of and self._free:
             self._of[request] = self._free.pop()
-        return self._of.get(request)
+        return self.of(request)
 
     def release(self, request: str) -> None:
         slot = self._of.pop(request, None)
@@ -154,7 +154,7 @@ def _hide(kept: RunnerContext, context: DraftContext, proposer: Any, metadata: A
     admitted = {row: kept.restored.pop(request) for row, request in enumerate(requests) if request in kept.restored}
     for row, restored in list(admitted.items()):
         slot = kept.slots.take(requests[row])
-        if slot is None:
+        if slot == kept.slots.nobody:
             del admitted[row]
         else:
             context.admit(slot, restored)

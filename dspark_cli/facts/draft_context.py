@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass, replace
 from dspark_cli.facts.draft_counters import NOTHING, DraftCounters
 
 VALIDITY, RESTORED, OFF = "validity", "restored", "off"
-"""Policies: hide what is stale, hide all that is restored, hide nothing (stock vLLM)."""
+"""Policies: hide what is stale, hide all that is restored, hide nothing."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,11 @@ class PatchStatus:
 @dataclass(frozen=True)
 class ServerDiagnosis:
     """`vllm` and `dspark_tool` are the versions in the server at `where`. Without `draft_context`, `no_context` says
-    why it is not known."""
+    why it is not known.
+
+    `patches` is how each stands on the server's vLLM, `put_on` names those that are on in any of its processes; None
+    where it does not tell.
+    """
 
     where: str
     vllm: str
@@ -29,6 +33,7 @@ class ServerDiagnosis:
     no_context: str | None
     problems: tuple[str, ...] = ()
     """What was asked for and does not work."""
+    put_on: tuple[str, ...] | None = None
 
 
 def problems_of(patches: tuple[PatchStatus, ...], context: DraftContext | None) -> Iterator[str]:

@@ -69,7 +69,15 @@ def _place(given: str) -> Place:
             f"fetch that release and give the file: pip download --no-deps --only-binary :all: 'vllm{wanted}'; "
             "known releases: dspark-tool patches --releases",
         )
-    raise BadInput(f"there is no {given}", "give the folder vllm, the site-packages that holds it, or a .whl file")
+    what = f"{given} is neither a folder nor a file" if _is_there(path) else f"there is no {given}"
+    raise BadInput(what, "give the folder vllm, the site-packages that holds it, or a .whl file")
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _is_vllm(package: Place) -> bool:

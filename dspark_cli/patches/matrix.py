@@ -94,6 +94,24 @@ def _history(matrix: Matrix, patch: Patch) -> PatchHistory:
     return PatchHistory(patch.name, patch.title, statuses, native_since(statuses))
 
 
+def releases_with(matrix: Matrix, patch: str, *statuses: Status) -> list[str]:
+    """Those, oldest first, on which `patch` has one of `statuses`."""
+    return [release for release, row in matrix.releases.items() if patch in row and row[patch].status in statuses]
+
+
+def span(matrix: Matrix, releases: Sequence[str]) -> str:
+    """`releases`, oldest first, in words: an unbroken run by its ends."""
+    known = list(matrix.releases)
+    if len(releases) < 3 or known[known.index(releases[0]) :][: len(releases)] != list(releases):
+        return " and ".join(filter(None, [", ".join(map(short, releases[:-1])), *map(short, releases[-1:])]))
+    return f"{short(releases[0])} to {short(releases[-1])}"
+
+
+def short(release: str) -> str:
+    """0.33 for 0.33.0: columns are dear."""
+    return release.removesuffix(".0") if release.count(".") == 2 else release
+
+
 def native_since(statuses: dict[str, Status]) -> str | None:
     """The first of the releases, oldest first, from which on every one is native."""
     since = None

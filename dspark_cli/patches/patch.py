@@ -11,7 +11,7 @@ class Status(StrEnum):
     NATIVE = "native"
     """This vLLM has the fix itself."""
     APPLIES = "applies"
-    """This vLLM lacks it, and `dspark-tool serve` adds it."""
+    """This vLLM lacks it and it fits; `dspark-tool serve` adds it where the model runner and the settings need it."""
     NOT_NEEDED = "not needed"
     """What it mends cannot happen in this vLLM."""
     UNSUPPORTED = "unsupported"

@@ -34,11 +34,12 @@ def put_on_patches() -> None:
 def asked_patches() -> list[Patch]:
     """Those of the registry that the environment names and does not leave out; names that it does not know are passed
     over, for another version of this package may have written them."""
-    from dspark_cli.draft_context.policy import left_out
+    from dspark_cli.draft_context.policy import is_left_out
     from dspark_cli.patches.registry import PATCHES
 
-    asked = set(os.environ.get(VARIABLE, "").split(",")) - left_out()
-    return [patch for patch in PATCHES if patch.name in asked and patch.place is not None]
+    asked = set(os.environ.get(VARIABLE, "").split(","))
+    known = [patch for patch in PATCHES if patch.name in asked and patch.place is not None]
+    return [patch for patch in known if not is_left_out(patch.name)]
 
 
 def put_on(patches: Iterable[Patch]) -> None:

@@ -1,16 +1,13 @@
 """Restored against cold over the same prompts, with an interval that knows how much prompts differ."""
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dspark_cli.facts.intervals import CONFIDENCE
+from dspark_cli.facts.bootstrap import bootstrap_interval
 from dspark_cli.facts.probe import Comparison, Phase
 
 if TYPE_CHECKING:
     import numpy as np
-
-RESAMPLES = 5000
 
 
 def compare(baseline: Sequence[Phase], phase: Phase, seed: int = 0) -> Comparison | None:
@@ -25,7 +22,7 @@ def compare(baseline: Sequence[Phase], phase: Phase, seed: int = 0) -> Compariso
     if not pairs:
         return None
     accepted_before, steps_before, accepted, steps = (sum(column) for column in zip(*pairs, strict=True))
-    kept = _interval(pairs, _ratio, seed) if accepted_before else None
+    kept = bootstrap_interval(pairs, _ratio, seed) if accepted_before else None
     return Comparison(
         phase=phase.name,
         cached_tokens=phase.cached_tokens,
@@ -41,7 +38,7 @@ def compare(baseline: Sequence[Phase], phase: Phase, seed: int = 0) -> Compariso
 def length_interval(phase: Phase, seed: int = 0) -> tuple[float, float] | None:
     """The 95% interval of the phase's acceptance length, a bootstrap over its requests; None of fewer than two."""
     pairs = [(accepted, steps) for accepted, steps in phase.steps_by_prompt.values() if steps]
-    found = _interval(pairs, _share, seed)
+    found = bootstrap_interval(pairs, _share, seed)
     return (1 + found[0], 1 + found[1]) if found else None
 
 
@@ -53,30 +50,6 @@ def _by_prompt(phases: Sequence[Phase]) -> dict[int, tuple[float, float]]:
             accepted_before, steps_before = sums.get(prompt, (0.0, 0.0))
             sums[prompt] = accepted_before + accepted, steps_before + steps
     return sums
-
-
-def _interval(
-    rows: Sequence[tuple[float, ...]], statistic: "Callable[..., np.ndarray]", seed: int
-) -> tuple[float, float] | None:
-    """Of a statistic of the columns' sums, rows drawn together."""
-    import numpy as np
-    from scipy.stats import bootstrap
-
-    if len(rows) < 2:
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # rows that are all alike have an interval of no width, which is fine
-        drawn = bootstrap(
-            [np.array(column, dtype=float) for column in zip(*rows, strict=True)],
-            statistic,
-            paired=True,
-            vectorized=True,
-            n_resamples=RESAMPLES,
-            confidence_level=CONFIDENCE,
-            method="percentile",
-            rng=np.random.default_rng(seed),
-        ).confidence_interval
-    return (float(drawn.low), float(drawn.high)) if np.isfinite(drawn.low) and np.isfinite(drawn.high) else None
 
 
 def _share(accepted: "np.ndarray", steps: "np.ndarray", axis: int = -1) -> "np.ndarray":

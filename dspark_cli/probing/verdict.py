@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from dspark_cli.facts.probe import Comparison, Phase, PhaseKind, ProbeResult, ProbeVerdict, Verdict
+from dspark_cli.findings.acceptance.evidence import HIDING
 from dspark_cli.findings.acceptance.restored_prefixes import HARMED_BELOW
 from dspark_cli.probing.comparison import compare
 
@@ -172,8 +173,8 @@ def _judged(result: ProbeResult, comparisons: Sequence[Comparison]) -> ProbeVerd
         return ProbeVerdict(
             Verdict.HARMFUL,
             f"restored prefixes cost {_range(1 - high, 1 - low)} of the accepted draft tokens ({lengths})",
-            "--no-enable-prefix-caching avoids it, at the price of every prefill; the findings say what can be "
-            "the cause",
+            f"{HIDING}; --no-enable-prefix-caching avoids it at the price of every prefill; the findings say what can "
+            "be the cause",
         )
     loosest = min(judged, key=lambda each: each[1])
     if loosest[1] > UNHARMED_ABOVE:

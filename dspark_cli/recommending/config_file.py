@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dspark_cli.facts.recommendation import Choice, Recommendation
-from dspark_cli.recommending.given_options import SHORT, is_option
+from dspark_cli.recommending.given_options import is_option, with_long_names
 from dspark_cli.serving.secrets import MASK
 
 WIDTH = 100
@@ -26,7 +26,7 @@ def config_file(recommendation: Recommendation) -> str:
 
 def _settings(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Option names without their dashes, and what follows them: nothing (a switch), one value, or several."""
-    at = 0
+    words, at = with_long_names(words), 0
     while at < len(words):
         name, equals, value = words[at].partition("=")
         at += 1
@@ -34,7 +34,7 @@ def _settings(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
         while not equals and at < len(words) and not is_option(words[at]):
             values.append(words[at])
             at += 1
-        option = SHORT.get(name, name).lstrip("-").replace("_", "-")
+        option = name.lstrip("-").replace("_", "-")
         yield option, True if not values else values[0] if len(values) == 1 else values
 
 

@@ -24,7 +24,8 @@ from dspark_cli.patches.source_tree import SourceTree, UnreadableSource
 from dspark_cli.recommending.counted import CountedAcceptance
 from dspark_cli.recommending.given_options import GivenOptions
 from dspark_cli.recommending.situation import InstalledVllm, Situation, Workload
-from dspark_cli.serving.patched_runtime import RUNNER_VARIABLE
+from dspark_cli.serving.patched_runtime import asked_runner
+from dspark_cli.serving.speculative import require_agreement
 from dspark_cli.sources.checkpoint import (
     Checkpoint,
     Method,
@@ -71,6 +72,7 @@ def gather(asked: Asked, found: FoundVllm, distribution: str) -> Situation:
     """
     checkpoint = read_checkpoint(asked.draft)
     method, evidence = _method(checkpoint, asked.method)
+    require_agreement(asked.given, method, asked.draft)
     trained = None
     with suppress(BadInput):
         trained = trained_draft_tokens(checkpoint, method)
@@ -79,6 +81,7 @@ def gather(asked: Asked, found: FoundVllm, distribution: str) -> Situation:
         target=_target(asked.model),
         drafter=drafter_facts(checkpoint, method, trained),
         method_evidence=evidence,
+        method_of_checkpoint=_told_method(checkpoint),
         device=device,
         vllm=read_vllm(found, distribution),
         runner=_runner(device, os.environ),
@@ -100,6 +103,13 @@ def _method(checkpoint: Checkpoint, asked: str | None) -> tuple[Method, str]:
         return Method(asked), "yours: --method"
     method = drafter_method(checkpoint)
     return method, f"its architecture is {', '.join(checkpoint.architectures) or 'in the speculators format'}"
+
+
+def _told_method(checkpoint: Checkpoint) -> Method | None:
+    try:
+        return drafter_method(checkpoint)
+    except BadInput:
+        return None
 
 
 def _target(model: str) -> Target:
@@ -135,10 +145,7 @@ def _device(asked: Asked, distribution: str) -> Device:
 
 
 def _runner(device: Device, environment: Mapping[str, str]) -> Runner:
-    asked = environment.get(RUNNER_VARIABLE, "").strip()
-    if asked.isdecimal():
-        return Runner.RUNNER_V2 if int(asked) else Runner.RUNNER_V1
-    return Runner.RUNNER_V2 if device.is_gpu else Runner.RUNNER_V1
+    return asked_runner(environment) or (Runner.RUNNER_V2 if device.is_gpu else Runner.RUNNER_V1)
 
 
 def read_vllm(found: FoundVllm, distribution: str) -> InstalledVllm:

@@ -1,6 +1,8 @@
-"""The options of `vllm serve` that a user gives, by name."""
+"""The options of `vllm serve` that a user gives, on the command line or in the file that --config names."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+
+from dspark_cli.serving.vllm_options import has_switch, option_values, whole_number, words_with_configuration
 
 SHORT = {
     "-tp": "--tensor-parallel-size",
@@ -10,53 +12,33 @@ SHORT = {
     "-n": "--nnodes",
     "-r": "--node-rank",
 }
-SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
-"""vLLM's own: 1k is 1,000 and 1K is 1,024."""
 
 
 class GivenOptions:
-    """What stands in the arguments, long names with dashes; a switch alone is "true", `--no-x` makes x "false".
-
-    Abbreviations are not resolved: only vLLM's parser knows them.
-    """
+    """Long names, with dashes. Abbreviations are not resolved: only vLLM's parser knows them."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._values = dict(_options(words))
-
-    def __contains__(self, option: str) -> bool:
-        return option in self._values
+        self._words = with_long_names(words_with_configuration(words))
 
     def text(self, option: str) -> str | None:
-        return self._values.get(option)
+        return next(iter(option_values(self._words, option)), None)
 
     def number(self, option: str) -> int | None:
-        """None where it is not given, or is no number (vLLM will say so)."""
-        text = self._values.get(option, "").strip()
-        factor = SUFFIXES.get(text[-1:], 1)
-        digits = text if factor == 1 else text[:-1]
-        return int(digits) * factor if digits.isdecimal() else None
+        """None where it is not given, or is no number above zero (vLLM will say so)."""
+        text = self.text(option)
+        return None if text is None else whole_number(text)
 
     def is_on(self, option: str) -> bool | None:
         """Of a switch; None where neither it nor its --no- form is given."""
-        text = self._values.get(option)
-        return None if text is None else text.lower() not in ("false", "0", "no")
+        return has_switch(self._words, option)
 
-    @property
-    def has_config_file(self) -> bool:
-        return "--config" in self._values
+    def value(self, option: str) -> int | str | bool | None:
+        number, text = self.number(option), self.text(option)
+        return number if number is not None else text if text is not None else self.is_on(option)
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for at, word in enumerate(words):
-        if not is_option(word):
-            continue
-        name, equals, value = word.partition("=")
-        name = name.replace("_", "-") if name.startswith("--") else SHORT.get(name, name)
-        following = words[at + 1] if at + 1 < len(words) and not is_option(words[at + 1]) else "true"
-        if name.startswith("--no-") and not equals:
-            yield name.replace("--no-", "--", 1), "false"
-        else:
-            yield name, value if equals else following
+def with_long_names(words: Iterable[str]) -> list[str]:
+    return [SHORT.get(name, name) + equals + value for name, equals, value in (word.partition("=") for word in words)]
 
 
 def is_option(word: str) -> bool:

@@ -54,8 +54,7 @@ def _users_wins(choice: Choice, situation: Situation) -> Choice:
 
 def _own(choice: Choice, situation: Situation) -> Any:
     if choice.place is Place.VLLM:
-        number = situation.options.number(choice.setting)
-        return number if number is not None else situation.options.text(choice.setting)
+        return situation.options.value(choice.setting)
     if choice.place is Place.SPECULATIVE:
         own = situation.given.get(choice.setting)
         return situation.tokens_option if own is None and choice.setting == TOKENS else own
@@ -74,8 +73,6 @@ def _not_checked(said: Sequence[Any], situation: Situation) -> Iterator[NotCheck
     yield from (part for part in said if isinstance(part, NotChecked))
     if not situation.vllm.known:
         yield NotChecked("release", f"the rules were read in vLLM 0.26 to 0.33, not in {situation.vllm.version}")
-    if situation.options.has_config_file:
-        yield NotChecked("--config", "what stands in a configuration file was not looked at")
     if situation.target.layers is None:
         yield NotChecked(
             "target", "the target's config.json cannot be read here, or does not say how many layers it has"

@@ -13,6 +13,7 @@ from dspark_cli.patches.patch import Place as Runner
 from dspark_cli.recommending.counted import CountedAcceptance
 from dspark_cli.recommending.given_options import GivenOptions
 from dspark_cli.recommending.measured import most_tokens
+from dspark_cli.sources.checkpoint import Method
 
 FIRST_KNOWN, LAST_KNOWN = (0, 26), (0, 33)
 """The releases whose sources the rules were read in."""
@@ -68,6 +69,8 @@ class Situation:
     options: GivenOptions = field(default_factory=lambda: GivenOptions([]))
     tokens_option: int | None = None
     """--tokens"""
+    method_of_checkpoint: Method | None = None
+    """None where config.json does not tell."""
     mended: frozenset[str] = frozenset()
     profile: MeasuredProfile | None = None
     counted: CountedAcceptance | None = None

@@ -26,7 +26,7 @@ from dspark_cli.report.acceptance_words import (
 )
 from dspark_cli.report.charts import course_of, terminal_chart
 from dspark_cli.report.console import result_console, show_note
-from dspark_cli.report.draft_context import context_lines, restored_table
+from dspark_cli.report.draft_context import ROWS_DO_NOT_COMPARE, context_lines, restored_table
 from dspark_cli.report.findings import show_findings
 
 WIDTH_WITH_BAR = 78
@@ -148,6 +148,8 @@ def _show_restored(console: Console, report: AcceptanceReport) -> None:
     if report.by_restored:
         console.print(Text("\nby tokens restored at the request's latest admission"))
         console.print(restored_table(report.by_restored))
+        if len(report.by_restored) > 1:
+            console.print(Text(ROWS_DO_NOT_COMPARE))
     lines = list(context_lines(report.recording.draft_contexts))
     if lines:
         console.print(Text("\n" + "\n".join(lines)))

@@ -1,60 +1,24 @@
 """The page's figures as inline SVG. No name from outside is drawn, and the same report gives the same bytes."""
 
-import io
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.intervals import acceptance_length_interval
 from dspark_cli.report.acceptance_words import clock
 from dspark_cli.report.charts import Course
+from dspark_cli.report.figure_parts import FIRST, SECOND, THIRD, inline_svg, page_figure, page_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-INK, LINE, FIRST, SECOND, THIRD = "#010101", "#020202", "#030303", "#040404", "#050505"
-PAGE_COLORS = {
-    INK: "currentColor",
-    LINE: "var(--line)",
-    FIRST: "var(--first)",
-    SECOND: "var(--second)",
-    THIRD: "var(--third)",
-}
-"""What is drawn with, and what the page's style, light or dark, makes of it."""
-SETTINGS: dict[str, Any] = {
-    "svg.hashsalt": "dspark-tool",
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.sans-serif": ["DejaVu Sans", "sans-serif"],
-    "font.size": 10,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": LINE,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": LINE,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "errorbar.capsize": 3,
-}
-NOT_PUT_BACK = ("backend", "backend_fallback")
-"""Settings that rc_context leaves changed; no figure here depends on them."""
-NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 def profile_figure(now: AcceptanceProfile, since_start: AcceptanceProfile | None) -> str:
     """Rate and conditional rate by position with 95% intervals; beside a window, the rate since server start."""
     from matplotlib.ticker import MaxNLocator
 
-    with _settings():
-        figure, (axes,) = _figure(rows=1, height=3.4)
+    with page_settings():
+        figure, (axes,) = page_figure(rows=1, height=3.4)
         positions = [at.position for at in now.positions]
         _with_intervals(
             axes,
@@ -88,14 +52,14 @@ def profile_figure(now: AcceptanceProfile, since_start: AcceptanceProfile | None
         axes.set_ylabel("acceptance rate")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1))
-        return _inline(figure, "profile", "Acceptance rate by draft position with 95% intervals")
+        return inline_svg(figure, "profile", "Acceptance rate by draft position with 95% intervals")
 
 
 def trend_figure(course: Course) -> str:
     """Mean acceptance length over time with its 95% interval, and under it the prefix hit rate where it is known."""
     known_hits = any(rate is not None for rate in course.hit_rates)
-    with _settings():
-        figure, rows = _figure(rows=2 if known_hits else 1, height=4.4 if known_hits else 3)
+    with page_settings():
+        figure, rows = page_figure(rows=2 if known_hits else 1, height=4.4 if known_hits else 3)
         lengths = rows[0]
         low, high = _bounds(course)
         lengths.fill_between(course.x, low, high, color=FIRST, alpha=0.2, linewidth=0)
@@ -107,24 +71,7 @@ def trend_figure(course: Course) -> str:
             _as_shares(rows[1])
         began = clock(course.began)
         rows[-1].set_xlabel(f"{course.unit} from {began}" if began else course.unit)
-        return _inline(figure, "trend", "Mean acceptance length over time")
-
-
-def _settings() -> AbstractContextManager[None]:
-    """The settings of this page alone: those of the user's matplotlibrc could ask for LaTeX, or for other bytes."""
-    import matplotlib
-
-    default: dict[Any, Any] = dict(matplotlib.rcParamsDefault)
-    settings: Any = {**{name: default[name] for name in default if name not in NOT_PUT_BACK}, **SETTINGS}
-    return matplotlib.rc_context(settings)
-
-
-def _figure(rows: int, height: float) -> "tuple[Figure, Sequence[Axes]]":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, height), layout="constrained")
-    axes = figure.subplots(rows, 1, sharex=True, squeeze=False, height_ratios=[2, 1][:rows])
-    return figure, [row[0] for row in axes]
+        return inline_svg(figure, "trend", "Mean acceptance length over time")
 
 
 def _with_intervals(
@@ -158,16 +105,3 @@ def _bounds(course: Course) -> tuple[list[float], list[float]]:
 
 def _gaps(values: Sequence[float | None]) -> list[float]:
     return [float("nan") if value is None else value for value in values]
-
-
-def _inline(figure: "Figure", name: str, label: str) -> str:
-    """The figure as an <svg> element whose ids begin with `name`, so that two of them share a page."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata=NO_METADATA)
-    svg = text.getvalue()
-    svg = svg[svg.index("<svg") :]
-    for drawn, shown in PAGE_COLORS.items():
-        svg = svg.replace(drawn, shown)
-    for mark in ('id="', "url(#", 'href="#'):
-        svg = svg.replace(mark, f"{mark}{name}-")
-    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

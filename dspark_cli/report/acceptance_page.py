@@ -1,21 +1,16 @@
 """The report on draft acceptance as one HTML page: no script, no network, nothing beside it, fit for a bug report."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from html import escape
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
 from operator import add
-from string import Template
 
 from dspark_cli import __version__
 from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.recording import EnginePart, Recording
 from dspark_cli.facts.trend import MOST_POINTS
-from dspark_cli.findings.finding import Finding, NotChecked
 from dspark_cli.profiling.acceptance_report import AcceptanceReport, ReplicaAcceptance
 from dspark_cli.report.acceptance_figures import profile_figure, trend_figure
 from dspark_cli.report.acceptance_summary import markdown_summary, recorded_at
 from dspark_cli.report.acceptance_words import (
-    finding_title,
     headline,
     length_interval,
     measured_from,
@@ -28,10 +23,19 @@ from dspark_cli.report.acceptance_words import (
     totals,
 )
 from dspark_cli.report.charts import course_of
-from dspark_cli.report.console import printable
 from dspark_cli.report.draft_context import HEADINGS, context_lines, restored_rows
+from dspark_cli.report.page_parts import (
+    Row,
+    details,
+    escaped,
+    escaped_lines,
+    figure,
+    findings_part,
+    heading,
+    page,
+    table,
+)
 
-LONGEST_TEXT = 2_000
 ENGINE = ("where", "model", "engine")
 TRAFFIC = {
     "prompt_tokens": "prompt tokens",
@@ -43,18 +47,15 @@ TRAFFIC = {
     "preemptions": "preempted",
     "finished_requests": "finished requests",
 }
-Row = Sequence[str]
 
 
 def acceptance_page(report: AcceptanceReport) -> str:
     """The page as HTML text. The same report gives the same bytes; everything from outside is escaped."""
-    page = files("dspark_cli.report").joinpath("page")
-    return Template(page.joinpath("acceptance.html").read_text("utf-8")).substitute(
-        title=_text(headline(report)),
-        style=page.joinpath("acceptance.css").read_text("utf-8"),
-        about=_text(", ".join(filter(None, (measured_from(report.recording), recorded_at(report.recording))))),
-        body="\n".join(_sections(report)),
-        footer=_text(f"Made by dspark-tool {__version__}. Intervals take draft steps as independent."),
+    return page(
+        title=headline(report),
+        about=", ".join(filter(None, (measured_from(report.recording), recorded_at(report.recording)))),
+        body=_sections(report),
+        footer=f"Made by dspark-tool {__version__}. Intervals take draft steps as independent.",
     )
 
 
@@ -64,24 +65,24 @@ def _sections(report: AcceptanceReport) -> Iterator[str]:
     yield from _profile(report)
     yield from _trend(recording)
     if report.replicas:
-        yield _heading("Engines")
+        yield heading("Engines")
         yield _replicas(report.replicas)
     yield from _restored(report)
-    yield from _findings(report.findings, report.not_checked)
-    yield _details("Text for a bug report", f"<pre>{_lines(markdown_summary(report))}</pre>")
-    yield _details("Raw counters", _raw_counters(recording))
+    yield from findings_part(report.findings, report.not_checked)
+    yield details("Text for a bug report", f"<pre>{escaped_lines(markdown_summary(report))}</pre>")
+    yield details("Raw counters", _raw_counters(recording))
 
 
 def _notes(recording: Recording) -> Iterator[str]:
-    said = [f"<li>{_text(note)}</li>" for note in notes(recording)]
+    said = [f"<li>{escaped(note)}</li>" for note in notes(recording)]
     if said:
         yield f"<ul>{''.join(said)}</ul>"
 
 
 def _profile(report: AcceptanceReport) -> Iterator[str]:
-    yield _heading("Acceptance by position")
+    yield heading("Acceptance by position")
     if report.profile is None:
-        yield f"<p>No draft step was counted {_text(span(report.recording))}.</p>"
+        yield f"<p>No draft step was counted {escaped(span(report.recording))}.</p>"
     shown = report.profile or report.since_start
     beside = report.since_start if report.profile is not None else None
     if shown is not None and report.profile is None:
@@ -89,12 +90,12 @@ def _profile(report: AcceptanceReport) -> Iterator[str]:
     if shown is not None and not shown.positions:
         yield "<p>The source tells totals only, not positions.</p>"
     elif shown is not None:
-        yield _figure(
+        yield figure(
             profile_figure(shown, beside),
             "Bars are 95% Wilson intervals. A position that is seldom reached has a wide one.",
         )
         yield _positions(shown, beside)
-    yield _heading("In all")
+    yield heading("In all")
     yield from _totals(report)
 
 
@@ -113,31 +114,31 @@ def _positions(now: AcceptanceProfile, since_start: AcceptanceProfile | None) ->
         ]
         for at in now.positions
     ]
-    return _table([*headings, *(["rate since start"] if since_start else [])], rows)
+    return table([*headings, *(["rate since start"] if since_start else [])], rows)
 
 
 def _totals(report: AcceptanceReport) -> Iterator[str]:
     known = list(totals(report))
     beside = any(total.since_start for total in known)
     rows = [[total.name, total.value, *([total.since_start] if beside else [])] for total in known]
-    yield _table(["", "in the window", "since start"] if beside else ["", ""], rows, text_columns=1)
+    yield table(["", "in the window", "since start"] if beside else ["", ""], rows, text_columns=1)
     for sentence in price(report):
-        yield f"<p>{_text(sentence)}.</p>"
+        yield f"<p>{escaped(sentence)}.</p>"
 
 
 def _trend(recording: Recording) -> Iterator[str]:
     course = course_of(recording.trend, MOST_POINTS)
     if course.can_be_drawn:
-        yield _heading("Over time")
+        yield heading("Over time")
         caption = f"{len(recording.trend):,} stretches"
         drawn = len(course.points)
         caption += f", drawn as {drawn:,}" if drawn < len(recording.trend) else ""
-        yield _figure(trend_figure(course), f"{caption}. The band is the 95% interval of the mean acceptance length.")
+        yield figure(trend_figure(course), f"{caption}. The band is the 95% interval of the mean acceptance length.")
 
 
 def _replicas(replicas: Sequence[ReplicaAcceptance]) -> str:
     headings = [*ENGINE, "draft steps", "length", "95% interval", "position 0", "prefix hits"]
-    return _table(headings, [_replica(replica) for replica in replicas], text_columns=3)
+    return table(headings, [_replica(replica) for replica in replicas], text_columns=3)
 
 
 def _replica(replica: ReplicaAcceptance) -> Row:
@@ -153,53 +154,11 @@ def _replica(replica: ReplicaAcceptance) -> Row:
 def _restored(report: AcceptanceReport) -> Iterator[str]:
     if not report.recording.draft_contexts:
         return
-    yield _heading("Restored tokens")
+    yield heading("Restored tokens")
     if report.by_restored:
         rows = restored_rows(report.by_restored)
-        yield _table(HEADINGS, rows, caption="By tokens restored at the request's latest admission")
-    yield from (f"<p>{_text(line)}.</p>" for line in context_lines(report.recording.draft_contexts))
-
-
-def _findings(findings: Sequence[Finding], not_checked: Sequence[NotChecked]) -> Iterator[str]:
-    yield _heading("Findings")
-    if not findings:
-        yield "<p>No findings.</p>"
-    for finding in findings:
-        yield _finding(finding)
-    if not_checked:
-        yield "<h3>Not checked</h3>"
-        checks = "".join(f"<li>{_text(check.id)}: {_text(check.why)}</li>" for check in not_checked)
-        yield f"<ul>{checks}</ul>"
-
-
-def _finding(finding: Finding) -> str:
-    parts = [
-        f'<h3><span class="severity">{_text(finding.severity)}</span>: {_text(finding_title(finding))}</h3>',
-        f"<p>{_text(finding.what)}</p>",
-    ]
-    if finding.evidence:
-        rows = [[short(name), _value(value)] for name, value in finding.evidence.items()]
-        parts.append(_table(["evidence", ""], rows, text_columns=2))
-    if finding.advice:
-        parts.append(f"<p><strong>Next:</strong> {_text(finding.advice)}</p>")
-    if finding.fixed_since:
-        parts.append(f"<p>Fixed since vLLM {_text(finding.fixed_since)}.</p>")
-    if finding.source:
-        parts.append(f'<p class="about">Source of the rule: {_text(finding.source)}</p>')
-    return f'<section class="finding {_text(finding.severity)}">{"".join(parts)}</section>'
-
-
-def _value(value: int | float | str | bool | None) -> str:
-    match value:
-        case None:
-            return "not known"
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:.6g}"
-    return value
+        yield table(HEADINGS, rows, caption="By tokens restored at the request's latest admission")
+    yield from (f"<p>{escaped(line)}.</p>" for line in context_lines(report.recording.draft_contexts))
 
 
 def _raw_counters(recording: Recording) -> str:
@@ -212,47 +171,14 @@ def _raw_counters(recording: Recording) -> str:
 def _counters(parts: Sequence[EnginePart], when: str) -> Iterator[str]:
     names = [[short(name) for name in (part.where, part.model, part.engine)] for part in parts]
     of_drafts = ["draft steps", "draft tokens", "accepted", "accepted at position 0, 1, ..."]
-    yield _table([*ENGINE, *of_drafts], map(add, names, map(_draft_counters, parts)), 3, f"Drafts, {when}")
+    yield table([*ENGINE, *of_drafts], map(add, names, map(_draft_counters, parts)), 3, f"Drafts, {when}")
     of_traffic = [[getattr(part.traffic, name) for name in TRAFFIC] for part in parts]
     if any(count is not None for counts in of_traffic for count in counts):
         cells = [["-" if count is None else str(count) for count in counts] for counts in of_traffic]
-        yield _table([*ENGINE, *TRAFFIC.values()], map(add, names, cells), 3, f"Traffic, {when}")
+        yield table([*ENGINE, *TRAFFIC.values()], map(add, names, cells), 3, f"Traffic, {when}")
 
 
 def _draft_counters(part: EnginePart) -> list[str]:
     counted = part.counted
     at_positions = " ".join(map(str, counted.accepted_at)) or "-"
     return [str(counted.drafts), str(counted.draft_tokens), str(counted.accepted), at_positions]
-
-
-def _table(headings: Row, rows: Iterable[Row], text_columns: int = 0, caption: str = "") -> str:
-    """A table of escaped cells; the first `text_columns` columns are words, the others figures."""
-
-    def cells(row: Row, tag: str) -> str:
-        kinds = ("text" if column < text_columns else "number" for column in range(len(row)))
-        return "".join(f'<{tag} class="{kind}">{_text(cell)}</{tag}>' for kind, cell in zip(kinds, row, strict=True))
-
-    head = f"<thead><tr>{cells(headings, 'th')}</tr></thead>" if any(headings) else ""
-    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    said = f"<caption>{_text(caption)}</caption>" if caption else ""
-    return f'<div class="wide"><table>{said}{head}<tbody>{body}</tbody></table></div>'
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{_text(caption)}</figcaption></figure>"
-
-
-def _heading(words: str) -> str:
-    return f"<h2>{_text(words)}</h2>"
-
-
-def _details(summary: str, inside: str) -> str:
-    return f"<details><summary>{_text(summary)}</summary>{inside}</details>"
-
-
-def _text(text: str) -> str:
-    return escape(short(text, LONGEST_TEXT))
-
-
-def _lines(text: str) -> str:
-    return "\n".join(escape(printable(line)) for line in text.split("\n"))

@@ -19,7 +19,7 @@ from dspark_cli.report.acceptance_words import (
     short,
     totals,
 )
-from dspark_cli.report.draft_context import HEADINGS, context_lines, restored_rows
+from dspark_cli.report.draft_context import HEADINGS, ROWS_DO_NOT_COMPARE, context_lines, restored_rows
 
 LONGEST_LINE = 500
 
@@ -80,6 +80,9 @@ def _restored(report: AcceptanceReport) -> Iterator[str]:
     yield _row(["---:"] * len(HEADINGS))
     for cells in restored_rows(report.by_restored):
         yield _row(cells)
+    if len(report.by_restored) > 1:
+        yield ""
+        yield ROWS_DO_NOT_COMPARE
 
 
 def _row(cells: list[str]) -> str:

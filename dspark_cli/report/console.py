@@ -1,19 +1,29 @@
 """Where output goes: results to stdout, messages to stderr. Text from outside is never read as markup."""
 
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console
+from rich.segment import Segment
 from rich.text import Text
 
 from dspark_cli.errors import NotFit, ToolError
 
+_BLANKS_AT_THE_END = re.compile(r" +$", re.MULTILINE)
+
 
 class _Output(Console):
-    """A console that a reader may leave (`| head`): what is left to print is dropped, and the exit code stays."""
+    """A console that a reader may leave (`| head`): what is left to print is dropped, and the exit code stays.
+
+    Tables fill their last column with blanks; who pastes or compares output is better off without them.
+    """
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return _BLANKS_AT_THE_END.sub("", super()._render_buffer(buffer))
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

@@ -1,61 +1,81 @@
 """The command that starts the server, and how it is shown without secrets."""
 
 import json
-import re
+import os
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dspark_cli.serving.patched_runtime import PatchedRuntime, Wanted, patched_runtime
 from dspark_cli.serving.plugins import plugin_environment
+from dspark_cli.serving.secrets import masked_environment, masked_keys, out_of_sight, secrets_of
+from dspark_cli.serving.secrets import without_secrets as without_secrets  # for those who show a command themselves
 from dspark_cli.serving.speculative import Speculation, take_speculative_config
 from dspark_cli.sources.vllm_install import VllmInstall
-
-SECRET_OPTIONS = ("--api-key", "--hf-token", "--ssl-keyfile-password")
-SHORTEST_ABBREVIATION = len("--ap")
-SECRET_KEY = re.compile(r"(api|access|secret|private)[_-]?key|auth[_-]?token|hf_token|secret|passw", re.I)
-MASK = "***"
 
 
 @dataclass(frozen=True)
 class ServeCommand:
-    """`argv` starts the server (no shell); `added_environment` comes on top of the environment."""
+    """`argv` starts the server (no shell); `added_environment` comes on top of the environment. `notes` are for the
+    user."""
 
     vllm: str
     argv: list[str]
     added_environment: dict[str, str]
     speculative_config: dict[str, Any]
     runtime: PatchedRuntime = field(default_factory=PatchedRuntime)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The whole environment of the server."""
+        return {**os.environ, **self.added_environment}
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What must be masked wherever the server prints it."""
+        return secrets_of(self.argv, self.environment)
 
     def shown(self) -> str:
         """For a shell, quoted, with secrets masked."""
-        variables = [f"{name}={shlex.quote(value)}" for name, value in self.added_environment.items()]
+        variables = [f"{name}={shlex.quote(value)}" for name, value in self._shown_environment().items()]
         return " ".join([*variables, shlex.join(without_secrets(self.argv))])
 
     def as_shown(self) -> "ServeCommand":
         """A copy without secrets, to print."""
-        return replace(self, argv=without_secrets(self.argv), speculative_config=_masked(self.speculative_config))
+        return replace(
+            self,
+            argv=without_secrets(self.argv),
+            added_environment=self._shown_environment(),
+            speculative_config=masked_keys(self.speculative_config),
+        )
+
+    def _shown_environment(self) -> dict[str, str]:
+        return masked_environment(self.added_environment)
 
 
 def serve_command(
     install: VllmInstall,
     model: str,
-    speculation: Speculation,
-    vllm_args: list[str],
+    speculation: Speculation | None,
+    vllm_args: Sequence[str],
     status: bool = False,
     wanted: Wanted | None = None,
 ) -> ServeCommand:
-    """`status` switches the status plugin on. Without `wanted` the server is stock vLLM.
+    """`status` switches the status plugin on. Without `wanted` the server is stock vLLM; without `speculation` it does
+    not speculate, whatever --speculative-config the arguments have.
 
     Raises:
         BadInput: the user's arguments contradict the drafter, or name a policy or patch that there is not.
         NotFit: a plugin cannot be switched on, or a patch that this start needs does not fit.
     """
+    vllm_args, handed_over, notes = out_of_sight(list(vllm_args))
     rest, given = take_speculative_config(vllm_args)
-    config = speculation.merged_with(given)
+    config = speculation.merged_with(given) if speculation else {}
     runtime = PatchedRuntime() if wanted is None else patched_runtime(install, wanted, config)
-    arguments = [*rest, "--speculative-config", json.dumps(config)]
+    arguments = [*rest, "--speculative-config", json.dumps(config)] if speculation else rest
     return ServeCommand(
         vllm=f"{install.distribution} {install.version}",
         argv=[sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", model, *arguments],
@@ -63,45 +83,9 @@ def serve_command(
             **install.added_environment(),
             **plugin_environment(install, runtime.plugins, status),
             **({} if wanted is None else runtime.environment()),
+            **handed_over,
         },
         speculative_config=config,
         runtime=runtime,
+        notes=tuple(notes),
     )
-
-
-def without_secrets(argv: list[str]) -> list[str]:
-    """`argv` with API keys and tokens masked: the values of such options, abbreviated as vLLM's parser allows, and of
-    such keys in JSON values."""
-    shown: list[str] = []
-    follows_secret = False
-    for word in argv:
-        option, equals, value = word.partition("=")
-        if word.startswith("--"):
-            follows_secret = _is_secret(option)
-            masked = MASK if follows_secret else _masked_json(value)
-            shown.append(f"{option}={masked}" if equals else word)
-        else:
-            shown.append(MASK if follows_secret else _masked_json(word))
-    return shown
-
-
-def _is_secret(option: str) -> bool:
-    name = option.lower().replace("_", "-")
-    return len(name) >= SHORTEST_ABBREVIATION and any(secret.startswith(name) for secret in SECRET_OPTIONS)
-
-
-def _masked_json(text: str) -> str:
-    if not text.startswith(("{", "[")):
-        return text
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    masked = _masked(value)
-    return text if masked == value else json.dumps(masked)
-
-
-def _masked(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: MASK if SECRET_KEY.search(str(key)) else _masked(held) for key, held in value.items()}
-    return [_masked(held) for held in value] if isinstance(value, list) else value

@@ -9,19 +9,26 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO, Protocol
+from typing import Protocol
 
 from dspark_cli.errors import NotFit
-from dspark_cli.serving.session import MARK, ServerSession
+from dspark_cli.serving.masked_output import MaskedOutput
+from dspark_cli.serving.session import MARK, UNKNOWN_LEADER, ServerSession
 
 LOOK_AGAIN_S = 0.2
 DRAIN_MAY_TAKE_S = 1.0
 REPEAT_SIGTERM_S = 5.0
 LONGEST_LINE = 1 << 16
+
+
+class Sink(Protocol):
+    """What a server's output is written to."""
+
+    def write(self, chunk: bytes, /) -> object: ...
 
 
 class Watcher(Protocol):
@@ -32,20 +39,51 @@ class Watcher(Protocol):
     def on_signal(self, number: int) -> None: ...
 
 
-def run_server(argv: list[str], added_environment: dict[str, str], log: Path, watcher: Watcher) -> int:
+def run_server(
+    argv: list[str], added_environment: dict[str, str], log: Path, watcher: Watcher, secrets: Collection[str] = ()
+) -> int:
     """Run `argv` to its end and return its return code, -N where signal N killed it.
 
-    Everything it and its children print goes to `log` as it is, and line by line to `watcher`; neither a full disk nor
-    a terminal that went away stops the server. SIGINT and SIGTERM that reach this process are passed on. When this
-    returns, no process of the server is left; when this process is killed, a watchdog sees to the same.
+    Everything it and its children print goes to `log` as it is, and line by line to `watcher`, `secrets` masked in
+    both; neither a full disk nor a terminal that went away stops the server. SIGINT and SIGTERM that reach this process
+    are passed on. When this returns, no process of the server is left; when this process is killed, a watchdog sees to
+    the same.
+
+    Raises:
+        NotFit: the program cannot be started.
+    """
+    with (
+        log.open("wb", buffering=0) as log_file,
+        started(argv, added_environment) as (server, _),
+        _signals_passed_on_to(server, watcher) as repeat_signals,
+    ):
+        output = MaskedOutput(log_file, secrets)
+        try:
+            for line in lines_of(server, output, repeat_signals):
+                with contextlib.suppress(OSError):
+                    watcher.on_line(output.masked(line))
+        finally:
+            with contextlib.suppress(OSError):
+                output.end()
+    return server.wait()
+
+
+@contextmanager
+def started(
+    argv: list[str], added_environment: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], ServerSession]]:
+    """The process of `argv`, all its output in one pipe. After the block no process of its session is left; when this
+    process is killed, a watchdog sees to the same.
 
     Raises:
         NotFit: the program cannot be started.
     """
     mark = uuid.uuid4().hex
-    with log.open("wb", buffering=0) as log_file, _watchdog() as tell_watchdog:
+    with _watchdog() as tell_watchdog:
+        # The mark alone, before there is a leader: a kill -9 between the start and the next line leaves no orphan.
+        tell_watchdog(f"{UNKNOWN_LEADER} {mark}\n")
         try:
-            server = subprocess.Popen(
+            process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -54,17 +92,13 @@ def run_server(argv: list[str], added_environment: dict[str, str], log: Path, wa
                 start_new_session=True,
             )
         except OSError as error:
-            raise NotFit(f"the server cannot be started: {error.strerror}", "shorten its arguments?") from None
-        session = ServerSession(server.pid, mark)
+            raise NotFit(f"{argv[0]} cannot be started: {error.strerror}", "shorten its arguments?") from None
+        session = ServerSession(process.pid, mark)
         tell_watchdog(f"{session.leader} {session.mark}\n")
         try:
-            with _signals_passed_on_to(server, watcher) as repeat_signals:
-                for line in _lines(server, log_file, repeat_signals):
-                    with contextlib.suppress(OSError):
-                        watcher.on_line(line)
+            yield process, session
         finally:
             session.end()
-    return server.wait()
 
 
 @contextmanager
@@ -108,7 +142,7 @@ def _signals_passed_on_to(server: subprocess.Popen[bytes], watcher: Watcher) -> 
             signal.signal(number, handler)
 
 
-def _lines(server: subprocess.Popen[bytes], log_file: IO[bytes], on_tick: Callable[[], None]) -> Iterator[str]:
+def lines_of(server: subprocess.Popen[bytes], log_file: Sink, on_tick: Callable[[], None]) -> Iterator[str]:
     """The lines that the server prints until it exits; progress bars' carriage returns count as line ends."""
     rest = ""
     for chunk in _chunks(server, on_tick):

@@ -10,6 +10,8 @@ import psutil
 MARK = "DSPARK_TOOL_SERVER"
 TERMINATE_MAY_TAKE_S = 8.0
 KILL_MAY_TAKE_S = 2.0
+UNKNOWN_LEADER = -1
+"""No process's session: then the mark alone tells the members."""
 
 
 @dataclass(frozen=True)

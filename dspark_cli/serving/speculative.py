@@ -1,12 +1,13 @@
 """The speculative configuration for a target and a drafter."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dspark_cli.errors import BadInput
+from dspark_cli.serving.secrets import SECRET_KEY
 from dspark_cli.sources.checkpoint import (
     Checkpoint,
     Method,
@@ -27,10 +28,18 @@ class Speculation:
     tokens: int
     doubts: tuple[str, ...] = ()
     """Where the user's choice is not what the checkpoint was trained for; to be shown, not to stop at."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the configuration."""
 
     def config(self) -> dict[str, Any]:
         """As vLLM's --speculative-config takes it."""
-        return {"method": str(self.method), "model": self.drafter, "num_speculative_tokens": self.tokens}
+        own = {"method": str(self.method), "model": self.drafter, "num_speculative_tokens": self.tokens}
+        return {**own, **self.settings}
+
+    def with_settings(self, config: Mapping[str, Any]) -> "Speculation":
+        """With the number of tokens and the further keys of `config`."""
+        settings = {key: value for key, value in config.items() if key not in self.config()}
+        return replace(self, tokens=config.get("num_speculative_tokens", self.tokens), settings=settings)
 
     def merged_with(self, given: dict[str, Any]) -> dict[str, Any]:
         """The configuration with the user's own keys in it, which win: say, the drafter's attention backend.
@@ -38,14 +47,18 @@ class Speculation:
         Raises:
             BadInput: they name another drafter or method.
         """
-        config = self.config()
-        for key in ("model", "method"):
-            if key in given and given[key] != config[key]:
-                raise BadInput(
-                    f"--speculative-config says {key} {given[key]!r}, the command line says {config[key]!r}",
-                    f"leave {key} out of --speculative-config",
-                )
-        return {**config, **given}
+        require_agreement(given, self.method, self.drafter)
+        return {**self.config(), **given}
+
+
+def require_agreement(given: Mapping[str, Any], method: Method, drafter: str) -> None:
+    """Raises BadInput where the user's speculative configuration names another method or drafter."""
+    for key, said in (("model", drafter), ("method", str(method))):
+        if key in given and given[key] != said:
+            raise BadInput(
+                f"--speculative-config says {key} {given[key]!r}, the command line says {said!r}",
+                f"leave {key} out of --speculative-config",
+            )
 
 
 def speculate(draft: str, method: str | None, tokens: int | None) -> Speculation:
@@ -108,7 +121,8 @@ def _json_object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise BadInput(f"--speculative-config is no JSON object: {text!r}", 'give one like \'{"key": "value"}\'')
+        shown = "its value holds a secret, and is not shown" if SECRET_KEY.search(text) else repr(text)
+        raise BadInput(f"--speculative-config is no JSON object: {shown}", 'give one like \'{"key": "value"}\'')
     return value
 
 

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
 from dspark_cli.errors import NotFit
+from dspark_cli.sources.own_server import OwnServer
 
 if TYPE_CHECKING:
     import httpx
@@ -46,10 +47,11 @@ def get(
     read: Callable[["httpx.Response"], Answer],
     headers: Mapping[str, str] | None = None,
     if_none_answers: str = "check host and port; is vLLM running?",
+    own: OwnServer | None = None,
 ) -> Answer:
     """What `read` makes of the response, whose body is still to come.
 
-    `if_none_answers` is the next step for the user then.
+    `if_none_answers` is the next step for the user then. With `own` it goes to that server, past all proxies.
 
     Raises:
         NotFit: no answer, or a redirect, proxy or certificate setting that cannot be used.
@@ -58,7 +60,10 @@ def get(
     import httpx
 
     try:
-        with _client(timeout_s) as client, client.stream("GET", address, headers=headers) as response:
+        with (
+            own.client(timeout_s) if own else _client(timeout_s) as client,
+            client.stream("GET", address, headers=headers) as response,
+        ):
             return read(response)
     except httpx.TimeoutException:
         raise TimeoutError from None

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from dspark_cli.errors import BadInput, NotFit
 from dspark_cli.sources.bounded_get import collected, get, within
+from dspark_cli.sources.own_server import OwnServer
 
 if TYPE_CHECKING:
     import httpx
@@ -35,8 +36,8 @@ class Scrape:
         return (sample for sample in self.samples if sample.name == name)
 
 
-def scrape(url: str, timeout_s: float = 10.0) -> Scrape:
-    """Fetch and parse `url`/metrics; all of it must end within `timeout_s`.
+def scrape(url: str, timeout_s: float = 10.0, own: OwnServer | None = None) -> Scrape:
+    """Fetch and parse `url`/metrics, of the `own` server if it is that; all of it must end within `timeout_s`.
 
     Raises:
         BadInput: not an http(s) URL.
@@ -46,7 +47,7 @@ def scrape(url: str, timeout_s: float = 10.0) -> Scrape:
     shown = without_credentials(address)
 
     def fetched() -> Scrape:
-        body = get(address, shown, timeout_s, lambda response: _body(response, shown))
+        body = get(address, shown, timeout_s, lambda response: _body(response, shown), own=own)
         return Scrape(without_credentials(url), time.time(), parse_samples(body, shown))
 
     return within(timeout_s, shown, fetched)

@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 from dspark_cli import __version__
 from dspark_cli.errors import BadInput, NotFit
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
+from dspark_cli.facts.engine_configuration import EngineConfiguration
 from dspark_cli.facts.server_diagnosis import PatchStatus, ServerDiagnosis, problems_of
 from dspark_cli.sources.bounded_get import collected, get, within
+from dspark_cli.sources.own_server import OwnServer
 from dspark_cli.sources.server_metrics import metrics_address, without_credentials
 from dspark_cli.sources.status_draft_context import ToldContext, check_context, check_length
 from dspark_cli.status_plugin.names import ROUTE
@@ -27,6 +29,7 @@ UNSUPPORTED = 501
 LONGEST_NAME = 1_000
 LARGEST_NUMBER = 1 << 63
 MOST_GROUPS = 4096
+MOST_ENGINES = 4096
 
 
 class NoPlugin(NotFit):
@@ -66,6 +69,8 @@ class ServerStatus:
     cache: CacheStatus
     patches: tuple[PatchStatus, ...] = ()
     draft_context: ToldContext | None = None
+    configurations: tuple[EngineConfiguration, ...] = ()
+    """One an engine; empty where they cannot be asked."""
 
 
 def api_key(variable: str | None) -> str | None:
@@ -87,8 +92,10 @@ def api_key(variable: str | None) -> str | None:
     return key
 
 
-def read_status(url: str, timeout_s: float = 10.0, key: str | None = None) -> ServerStatus:
-    """Ask the server at `url`; all of it must end within `timeout_s`.
+def read_status(
+    url: str, timeout_s: float = 10.0, key: str | None = None, own: OwnServer | None = None
+) -> ServerStatus:
+    """Ask the server at `url`, the `own` one if it is that; all of it must end within `timeout_s`.
 
     Raises:
         BadInput: not an http(s) URL.
@@ -101,7 +108,7 @@ def read_status(url: str, timeout_s: float = 10.0, key: str | None = None) -> Se
     headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     def fetched() -> ServerStatus:
-        body = get(address, shown, timeout_s, lambda response: _body(response, shown), headers)
+        body = get(address, shown, timeout_s, lambda response: _body(response, shown), headers, own=own)
         return parse_status(body, shown)
 
     return within(timeout_s, shown, fetched)
@@ -121,7 +128,14 @@ def read_diagnosis(url: str, timeout_s: float, api_key_env: str | None) -> Serve
         draft_context=context,
         no_context=told.unsupported if told else f"dspark-tool {status.dspark_tool} in the server does not tell",
         problems=tuple(problems_of(status.patches, context)),
+        put_on=None if told is None or told.unsupported is not None else _put_on(status, told),
     )
+
+
+def _put_on(status: ServerStatus, told: ToldContext) -> tuple[str, ...]:
+    """Those of the workers, then those of the engine cores."""
+    of_processes = [worker.patches for worker in told.workers] + [engine.patches for engine in status.configurations]
+    return tuple(dict.fromkeys(name for names in of_processes for name in names))
 
 
 def status_address(url: str) -> str:
@@ -165,6 +179,8 @@ def _check_plausible(status: ServerStatus) -> None:
         raise ValueError("a plan has too many groups")
     if not status.cache.workers:
         raise ValueError("no worker is in it")
+    if len(status.configurations) > MOST_ENGINES:
+        raise ValueError("it has too many engines")
     check_length(status.draft_context, status.patches)
     for value in _leaves(status):
         if isinstance(value, str) and not (len(value) <= LONGEST_NAME and value.isprintable()):
@@ -222,6 +238,8 @@ def _check_group(group: KVCacheGroup, pool_bytes: int) -> None:
 def _leaves(value: Any) -> Iterable[Any]:
     if dataclasses.is_dataclass(value):
         value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
     if not isinstance(value, (list, tuple)):
         yield value
         return

@@ -1,7 +1,7 @@
 """The part of a server's status on patches and draft context, as it comes, and what is believed of it."""
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from itertools import pairwise
 
 from dspark_cli.facts.draft_context import ContextCounters, DraftContext, RestoredBucket, WorkerContext
@@ -17,6 +17,9 @@ LARGEST_COUNT = 2**53
 
 @dataclass(frozen=True)
 class ToldWorker:
+    """What stands behind `inactive_reason` came later than the rest. `failed_patches` has the reasons by name; None
+    is what the worker's vLLM does not say."""
+
     rank: int
     policy: str
     active: bool
@@ -28,6 +31,12 @@ class ToldWorker:
     engine: int = 0
     witness: str | None = None
     inactive_reason: str | None = None
+    patches: tuple[str, ...] = ()
+    failed_patches: dict[str, str] = field(default_factory=dict)
+    model_runner: str | None = None
+    draft_tokens: int | None = None
+    draft_layers: int | None = None
+    draft_backends: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

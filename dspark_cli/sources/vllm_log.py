@@ -24,7 +24,7 @@ _STAGE_SIGNS = {
     Stage.PROFILING: re.compile(r"Initial profiling/warmup run|KV cache memory|for KV cache|KV cache size"),
     Stage.READY: re.compile(r"Application startup complete"),
 }
-_ADDRESS = re.compile(r"Starting vLLM .*server.* on (https?://\S+)")
+_ADDRESS = re.compile(r"Starting vLLM .*server.* on (https?://\S+|unix:.*\S)")
 _PREFIX = re.compile(r"^(\([\w -]+ pid=\d+\) )?((ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d (\[[^\]]*\] )?)?")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Refused|Timeout|Failure)|Exception)(: .*)?$")
 _ARGUMENT_ERROR = re.compile(r"^\S.*: error: (?P<reason>.+)$")
@@ -40,7 +40,8 @@ def stage_of(line: str) -> Stage | None:
 
 
 def address_in(line: str) -> str | None:
-    """The URL that the server says it listens on, with a loopback host where it listens on all of them."""
+    """The URL that the server says it listens on, with a loopback host where it listens on all of them; or unix: and
+    the path of its socket."""
     found = _ADDRESS.search(line)
     return found and re.sub(r"//(0\.0\.0\.0|\[::\])(?=:|/|$)", "//127.0.0.1", found[1])
 

@@ -1,7 +1,6 @@
 """Ask all engines behind the server for what they count: the workers' draft context, the schedulers' acceptance.
 
-Workers are asked under the conditions of `worker_question`. The engine core itself is asked by a utility call, which
-vLLM answers by its own id and, where the method is not there, with an error: nothing is left over to be misread.
+How they are asked without harm to the engine is in `worker_question`.
 
 Counters change, so an answer serves only those who ask within the same moment. However often clients ask, the engine is
 interrupted once in that time, for one reply of its workers between two steps.
@@ -11,12 +10,14 @@ import asyncio
 from typing import Any
 
 from dspark_cli.status_plugin.asked_once import AskedOnce
-from dspark_cli.status_plugin.names import ENGINE_METHOD, WORKER_COUNTERS
-from dspark_cli.status_plugin.worker_question import engines_behind, server_refusal
+from dspark_cli.status_plugin.names import ENGINE_METHOD, WORKERS_METHOD
+from dspark_cli.status_plugin.worker_counters import described_or_silent
+from dspark_cli.status_plugin.worker_question import DESCRIBE_CONTEXT, engines_behind, server_refusal
 
 MOMENT_S = 0.5
 Counters = dict[str, Any]
-"""`policy`, `workers`, `acceptance` and `failed_patches` of the status, or `unsupported`, a reason."""
+"""`policy`, `workers`, `acceptance` and `failed_patches` of the status, and its `configurations`; or `unsupported`, a
+reason."""
 
 
 def counters_question(engine_client: Any) -> AskedOnce[Counters]:
@@ -26,8 +27,8 @@ def counters_question(engine_client: Any) -> AskedOnce[Counters]:
         refusal = server_refusal(engine_client)
         if refusal is not None:
             return {"unsupported": refusal}
-        workers, told = await asyncio.gather(_workers(engine_client), _engines(engine_client))
-        policies = sorted({str(worker.get("policy")) for worker in workers})
+        workers, told = await asyncio.gather(_workers(engine_client), _of_all_engines(engine_client, ENGINE_METHOD))
+        policies = sorted({str(worker["policy"]) for worker in workers})
         failed = {name: why for each in [*told, *workers] for name, why in each.get("failed_patches", {}).items()}
         acceptance = _acceptance(engine_client, [each["acceptance"] for each in told])
         return {
@@ -35,25 +36,26 @@ def counters_question(engine_client: Any) -> AskedOnce[Counters]:
             "workers": workers,
             "acceptance": acceptance,
             "failed_patches": failed,
+            "configurations": [each["configuration"] for each in told],
         }
 
     return AskedOnce(put, MOMENT_S)
 
 
 async def _workers(engine_client: Any) -> list[dict[str, Any]]:
-    every = getattr(engine_client.engine_core, "call_utility_all_async", None)
-    if every is None:  # releases before 0.32: the first engine's
-        answers = [await engine_client.collective_rpc(WORKER_COUNTERS)]
-    else:
-        answers = await every("collective_rpc", WORKER_COUNTERS, None, (), None)
-    return [{**worker, "engine": engine} for engine, workers in enumerate(answers) for worker in workers]
+    answers = await _of_all_engines(engine_client, WORKERS_METHOD, DESCRIBE_CONTEXT)
+    return [
+        {**described_or_silent(worker), "engine": engine}
+        for engine, workers in enumerate(answers)
+        for worker in workers
+    ]
 
 
-async def _engines(engine_client: Any) -> list[dict[str, Any]]:
-    """What `describe_engine` says; before 0.32, the first engine's."""
+async def _of_all_engines(engine_client: Any, method: str, *args: Any) -> list[Any]:
+    """What a method of the engine core says; before 0.32, of the first engine."""
     core = engine_client.engine_core
     every = getattr(core, "call_utility_all_async", None)
-    return list(await every(ENGINE_METHOD)) if every else [await core.call_utility_async(ENGINE_METHOD)]
+    return list(await every(method, *args)) if every else [await core.call_utility_async(method, *args)]
 
 
 def _acceptance(engine_client: Any, told: list[dict[str, Any]]) -> dict[str, Any]:

@@ -82,7 +82,9 @@ class _Engine:
 
         versions = {"dspark_tool": __version__, "vllm": str(vllm.__version__)}
         cache = {"engines": engines, "workers": workers}
-        return JSONResponse({**versions, "cache": cache, "patches": patches, "draft_context": counters})
+        context = {name: told for name, told in counters.items() if name != "configurations"}
+        told = {"cache": cache, "patches": patches, "draft_context": context}
+        return JSONResponse({**versions, **told, "configurations": counters.get("configurations", [])})
 
     async def metrics(self) -> Response:
         from prometheus_client import CONTENT_TYPE_LATEST

@@ -1,4 +1,4 @@
-"""The names by which vLLM, its workers and the clients of a server find the plugin."""
+"""The names by which vLLM, its engine cores and the clients of a server find the plugin."""
 
 import os
 
@@ -6,9 +6,8 @@ PLUGIN = "dspark_status"
 """Of both entry points. vLLM loads the endpoint only where VLLM_PLUGINS names it."""
 ROUTE = "/dspark/status"
 METRICS_ROUTE = "/dspark/metrics"
-WORKER_METHOD = "dspark_kv_cache"
-WORKER_COUNTERS = "dspark_draft_context"
-ENGINE_METHOD = "dspark_acceptance_by_restored"
+WORKERS_METHOD = "dspark_ask_workers"
+ENGINE_METHOD = "dspark_describe_engine"
 
 
 def asked_for() -> bool:

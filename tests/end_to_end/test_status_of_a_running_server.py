@@ -45,6 +45,18 @@ def test_the_plugin_says_what_the_engine_reports(server: LiveServer) -> None:
     assert plan.max_model_len == 4096
 
 
+def test_engine_and_worker_tell_how_they_run(server: LiveServer) -> None:
+    status = httpx.get(f"{server.url}/dspark/status", timeout=30).json()
+
+    (engine,), (worker,) = status["configurations"], status["draft_context"]["workers"]
+    assert engine["speculative"]["method"] == "dflash"
+    assert engine["speculative"]["model"] == str(DFLASH)
+    assert engine["speculative"]["num_speculative_tokens"] == worker["draft_tokens"] == 7
+    assert (engine["prefix_caching"], engine["max_model_len"], engine["workers"]) == (True, 4096, 1)
+    assert worker["patches"] == ["draft_context_v1", "skipped_drafter"]
+    assert (worker["model_runner"], worker["draft_layers"], worker["draft_backends"]) == ("V1", 2, ["CPU_ATTN"])
+
+
 def test_it_knows_the_drafters_layers(server: LiveServer) -> None:
     (group,) = plan_of(server).groups
 

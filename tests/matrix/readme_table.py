@@ -1,7 +1,7 @@
 """The README's table of patches, made from the matrix, between two markers."""
 
-from dspark_cli.patches.matrix import PatchHistory, ReleaseTable
-from dspark_cli.report.patches import LETTERS, legend, short
+from dspark_cli.patches.matrix import PatchHistory, ReleaseTable, short
+from dspark_cli.report.patches import LETTERS, legend
 from tests.paths import TESTS
 
 README = TESTS.parent / "README.md"

@@ -79,6 +79,7 @@ def test_a_stale_draft_context_is_named_by_its_profile(path: Path) -> None:
     found = report.findings[0]
     assert found.severity is Severity.ERROR
     assert "probe" in found.advice
+    assert "dspark-tool serve --draft-context validity" in found.advice
 
 
 @pytest.mark.parametrize("path", named(recordings("part-stale")))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dspark_cli.draft_context.policy import VARIABLE, WITHOUT, Policy, asked_policy, left_out
+from dspark_cli.draft_context.policy import VARIABLE, WITHOUT, Policy, asked_policy, is_left_out, left_out
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -43,3 +43,10 @@ def test_patches_are_left_out_by_their_names(monkeypatch: pytest.MonkeyPatch, va
     monkeypatch.setenv(WITHOUT, value)
 
     assert left_out() == set(names)
+
+
+@pytest.mark.parametrize(("value", "out"), [("skipped_drafter", True), ("all", True), ("draft_context_v1", False)])
+def test_all_leaves_every_patch_out(monkeypatch: pytest.MonkeyPatch, value: str, out: bool) -> None:
+    monkeypatch.setenv(WITHOUT, value)
+
+    assert is_left_out("skipped_drafter") is out

@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dspark_cli import main as entry
 from dspark_cli.errors import NotFit
+from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.draft_context import (
     ContextCounters,
     DraftContext,
@@ -31,6 +32,8 @@ from dspark_cli.facts.draft_context import (
 )
 from dspark_cli.facts.draft_counters import DraftCounters
 from dspark_cli.facts.recording import Recording, SourceKind
+from dspark_cli.findings.acceptance import collapse
+from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence
 from dspark_cli.findings.finding import Confidence, Finding, Severity
 from dspark_cli.profiling.judge import report_on
 from dspark_cli.report.acceptance_page import acceptance_page
@@ -39,9 +42,10 @@ from dspark_cli.report.draft_context import context_line
 from dspark_cli.sources.acceptance_file import read_acceptance_file
 from dspark_cli.sources.running_cache import read_running_cache
 from dspark_cli.sources.server_status import ServerStatus, parse_status
+from dspark_cli.status_plugin import worker_counters
 from dspark_cli.status_plugin.counters_question import counters_question, together
 from dspark_cli.status_plugin.endpoint import StatusEndpoint
-from dspark_cli.status_plugin.names import ENGINE_METHOD, WORKER_COUNTERS
+from dspark_cli.status_plugin.names import ENGINE_METHOD, WORKERS_METHOD
 from dspark_cli.status_plugin.patches_here import with_failures
 from dspark_cli.status_plugin.prometheus_text import prometheus_text
 from dspark_cli.status_plugin.worker_counters import describe_draft_context
@@ -209,7 +213,8 @@ def test_a_bucket_that_collapses_is_an_error_with_its_figures() -> None:
     assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.LIKELY)
     assert "1,024 to 4,095 restored tokens have an acceptance length of 1.02" in finding.what
     assert finding.evidence["cold_length"] == 2.0
-    assert "dspark-tool serve" in finding.advice
+    assert "dspark-tool serve --draft-context validity" in finding.advice
+    assert "the lasting cure is a connector that carries the draft layers" in finding.advice
 
 
 def test_a_collapse_behind_an_active_policy_is_to_be_reported() -> None:
@@ -217,6 +222,23 @@ def test_a_collapse_behind_an_active_policy_is_to_be_reported() -> None:
 
     assert finding.evidence["policy"] == "validity"
     assert "report it" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("policy", "says", "leaves_out"),
+    [("off", "serve --draft-context validity", "report it"), ("validity", "report it", "serve --draft-context")],
+)
+def test_a_collapsed_profile_is_advised_by_what_the_server_does_already(
+    policy: str, says: str, leaves_out: str
+) -> None:
+    at = (8, 1, 0, 0)
+    contexts = recording_with(told_by(policy=policy)).draft_contexts
+    evidence = AcceptanceEvidence(AcceptanceProfile.of(DraftCounters(1000, 4000, sum(at), at)), contexts=contexts)
+
+    (finding,) = (found for found in collapse.check(evidence) if isinstance(found, Finding))
+
+    assert says in finding.advice
+    assert leaves_out not in finding.advice
 
 
 @pytest.mark.parametrize(
@@ -338,14 +360,14 @@ class Client:
         self.vllm_config = SimpleNamespace(parallel_config=SimpleNamespace(**{**single, **outside, **parallel}))
 
     async def call_utility_all_async(self, method: str, *args: Any) -> list[Any]:
-        self.asked.append(args[0] if method == "collective_rpc" else method)
+        self.asked.append(method)
         await asyncio.sleep(0.01)
         return [engine if method == ENGINE_METHOD else workers for workers, engine in self._engines]
 
 
 ENGINE = (
     TOLD["draft_context"]["workers"][:1],
-    {"acceptance": TOLD["draft_context"]["acceptance"], "failed_patches": {}},
+    {"acceptance": TOLD["draft_context"]["acceptance"], "failed_patches": {}, "configuration": {"workers": 1}},
 )
 
 
@@ -365,7 +387,7 @@ def test_those_who_ask_at_once_interrupt_the_engine_once() -> None:
 
     answers = asyncio.run(story())
 
-    assert sorted(client.asked) == sorted([WORKER_COUNTERS, ENGINE_METHOD])
+    assert sorted(client.asked) == sorted([WORKERS_METHOD, ENGINE_METHOD])
     assert all(answer == answers[0] for answer in answers)
     assert answers[0]["policy"] == "validity"
 
@@ -401,12 +423,36 @@ def test_a_patch_that_a_worker_or_an_engine_core_could_not_put_on_has_failed() -
 
 
 def test_engines_that_must_not_be_asked_are_not() -> None:
-    client = Client([ENGINE], world_size=2, distributed_executor_backend="ray")
+    client = Client([ENGINE])
+    client.errored = True
 
     counters = asyncio.run(counters_question(client).answer(5))
 
     assert set(counters) == {"unsupported"}
     assert client.asked == []
+
+
+@pytest.mark.usefixtures("plugin_loaded")
+def test_a_worker_that_could_not_be_asked_stands_beside_those_that_were() -> None:
+    workers, engine = ENGINE
+    client = Client(
+        [([*workers, {"rank": 1, "unsupported": "dspark-tool is not installed on the worker's host"}], engine)]
+    )
+
+    first, second = asyncio.run(counters_question(client).answer(5))["workers"]
+
+    assert (first["policy"], second["policy"]) == ("validity", "off")
+    assert (second["rank"], second["engine"], second["active"]) == (1, 0, False)
+    assert "not installed" in second["inactive_reason"]
+
+
+def test_a_context_that_waits_for_its_first_draft_step_has_no_reason() -> None:
+    assert (
+        worker_counters._plain(
+            {"rank": 0, "policy": "validity", "active": False, "inactive_reason": "no draft step yet"}
+        )["inactive_reason"]
+        is None
+    )
 
 
 def test_one_engine_that_does_not_count_leaves_no_sum() -> None:
@@ -514,6 +560,7 @@ def test_acceptance_shows_restored_buckets_and_finds_the_collapse(tool: Tool) ->
 
     assert code == 1
     assert "256 to 1,023" in out
+    assert "each row has other requests, so rows do not compare" in out
     assert "error: restored-requests-collapse (likely)" in out
     assert "draft context: policy validity, active; 9,216 tokens restored" in out
     by_restored = json.loads(document)["by_restored"]
@@ -570,8 +617,34 @@ def test_doctor_asks_a_server_for_versions_patches_and_draft_context(tool: Tool)
 
     assert code == 0
     assert "0.32.0" in out
-    assert "trailing_block_drop" in out
+    assert "1 native, 1 applies, 1 unsupported on this vLLM" in " ".join(out.split())
     assert "policy validity, active" in out
+    assert out.splitlines()[-1] == "no problem found"
+    assert "use_eagle" not in out
+
+
+def test_doctor_says_what_runs_in_a_server_and_what_failed(tool: Tool) -> None:
+    status = json.loads(told(set_worker(patches=["draft_context_v1", "skipped_drafter"])))
+    status["configurations"] = [{"patches": ["explicit_depth_zero"]}]
+    status["patches"].append({"name": "zero_width_graphs", "status": "failed", "evidence": "ImportError: x"})
+
+    with server_that(serving(status=json.dumps(status).encode())) as url:
+        code, out, _ = tool("doctor", "--url", url)
+        _, document, _ = tool("doctor", "--url", url, "--json")
+
+    rows = {" ".join(line.split()) for line in out.splitlines()}
+    assert code == 1
+    assert {"put on draft_context_v1, skipped_drafter, explicit_depth_zero", "failed zero_width_graphs"} <= rows
+    assert "problem: the patch zero_width_graphs failed: ImportError: x" in rows
+    assert json.loads(document)["put_on"] == ["draft_context_v1", "skipped_drafter", "explicit_depth_zero"]
+    assert len(json.loads(document)["patches"]) == len(status["patches"])
+
+
+def test_doctor_says_that_an_old_server_does_not_tell_what_runs(tool: Tool) -> None:
+    with server_that(serving(status=OLD_STATUS)) as url:
+        _, out, _ = tool("doctor", "--url", url)
+
+    assert "put on the server does not tell" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Options of vLLM as a user gives them, read by name."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,11 +41,22 @@ def test_numbers(words: list[str], option: str, number: int | None) -> None:
         (["--enable-lora", "--port", "1"], True),
         (["--no-enable-lora"], False),
         (["--enable-lora=false"], False),
+        (["--no-enable-lora", "--enable-lora"], True),
         (["--port", "1"], None),
     ],
 )
 def test_switches(words: list[str], on: bool | None) -> None:
     assert GivenOptions(words).is_on("--enable-lora") is on
+
+
+def test_the_file_that_config_names_counts_less_than_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "serve.yaml"
+    file.write_text("max-model-len: 2048\nenable-lora: true\nport: 8001\n")
+
+    options = GivenOptions(["--config", str(file), "--port", "9000"])
+
+    assert (options.number("--max-model-len"), options.is_on("--enable-lora")) == (2048, True)
+    assert options.value("--port") == 9000
 
 
 def test_a_negative_number_is_a_value() -> None:

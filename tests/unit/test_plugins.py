@@ -2,10 +2,14 @@
 
 import asyncio
 import math
+import subprocess
+import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import cloudpickle  # type: ignore[import-untyped]
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -19,7 +23,7 @@ from dspark_cli.status_plugin.api_key import ApiKeyRule
 from dspark_cli.status_plugin.asked_once import AskedOnce
 from dspark_cli.status_plugin.endpoint import StatusEndpoint
 from dspark_cli.status_plugin.names import PLUGIN, asked_for
-from dspark_cli.status_plugin.worker_question import engines_behind, workers_refusal
+from dspark_cli.status_plugin.worker_question import _answering_anywhere, ask_workers, engines_behind
 
 OURS = [("vllm.endpoint_plugins", PLUGIN), ("vllm.general_plugins", PLUGIN)]
 OTHERS = [
@@ -168,30 +172,57 @@ SINGLE = {
     "data_parallel_external_lb": False,
     "data_parallel_hybrid_lb": False,
 }
-TWO_RANKS = {**SINGLE, "world_size": 2, "distributed_executor_backend": "mp"}
+
+
+class OneProcessExecutor:
+    """vLLM's way to a worker in the same process; what is sent was pickled, as under the other executors."""
+
+    def __init__(self, worker: object) -> None:
+        self._worker = worker
+
+    def collective_rpc(
+        self, method: Callable[..., dict[str, object]], args: tuple[object, ...]
+    ) -> list[dict[str, object]]:
+        return [cloudpickle.loads(cloudpickle.dumps(method))(SimpleNamespace(worker=self._worker), *args)]
 
 
 @pytest.mark.parametrize(
-    ("parallel", "refusal"),
+    ("function", "answer"),
     [
-        (SINGLE, None),
-        ({**SINGLE, "distributed_executor_backend": "ray"}, None),
-        (TWO_RANKS, None),
-        ({**TWO_RANKS, "data_parallel_size": 4, "data_parallel_size_local": 4}, None),
-        ({**TWO_RANKS, "data_parallel_size": 4, "data_parallel_external_lb": True}, None),
-        ({**TWO_RANKS, "data_parallel_size": 4}, "other hosts"),
-        ({**TWO_RANKS, "nnodes": 2}, "other hosts"),
-        ({**TWO_RANKS, "distributed_executor_backend": "ray"}, "executor ray"),
-        ({**TWO_RANKS, "worker_cls": "some.where.Worker"}, "some.where.Worker"),
+        ("dspark_cli.status_plugin.worker_counters:describe_draft_context", {"rank": 3, "policy": "off"}),
+        (
+            "no_such_package.module:function",
+            {"rank": 3, "unsupported": "dspark-tool is not installed on the worker's host"},
+        ),
+        ("dspark_cli.status_plugin.worker_counters:renamed_since", {"rank": 3}),
     ],
 )
-def test_workers_are_asked_only_where_all_of_them_know_the_question(
-    parallel: dict[str, object], refusal: str | None
-) -> None:
+def test_a_worker_answers_whatever_it_has_installed(function: str, answer: dict[str, object]) -> None:
     """Where one of several workers fails, the engine takes the others' unread replies for those to its next call."""
-    said = workers_refusal(SimpleNamespace(**parallel))
+    engine = SimpleNamespace(model_executor=OneProcessExecutor(SimpleNamespace(rank=3)))
 
-    assert said is None if refusal is None else refusal in str(said)
+    (told,) = ask_workers(engine, function)
+
+    assert told.items() >= answer.items()
+
+
+def test_the_question_is_understood_where_this_package_is_missing(tmp_path: Path) -> None:
+    program = """
+import pickle, sys
+from importlib.abc import MetaPathFinder
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] == "dspark_cli": raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+print(pickle.loads(open(sys.argv[1], "rb").read())(type("Worker", (), {"rank": 5})(), "dspark_cli.x:y"))
+"""
+    (tmp_path / "question").write_bytes(cloudpickle.dumps(_answering_anywhere()))
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "question")], capture_output=True, text=True, timeout=60
+    )
+
+    assert done.stdout == "{'rank': 5, 'unsupported': \"dspark-tool is not installed on the worker's host\"}\n"
 
 
 def test_the_engines_behind_a_balancer_outside_are_not_counted() -> None:

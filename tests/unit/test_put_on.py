@@ -101,6 +101,7 @@ def test_what_succeeds_stays(stock_class: type[Stock]) -> None:
         ("skipped_drafter,explicit_depth_zero", "explicit_depth_zero", ["skipped_drafter"]),
         ("of_another_version,skipped_drafter,", "", ["skipped_drafter"]),
         ("draft_context_v2,trailing_block_drop", "", []),
+        ("skipped_drafter,explicit_depth_zero", "all", []),
     ],
 )
 def test_the_environment_says_which(
@@ -183,6 +184,7 @@ def test_a_worker_of_the_installed_release_gets_what_fits(processes: Processes) 
 
     assert sorted(told["applied"]) == ["draft_context_v1", "skipped_drafter"]
     assert told["failed"] == {}
+    assert "draft context: validity, on runner V1" in processes["log"]
     assert set(told["wrapped"]) == {"_update_states", "sample_tokens", "_input_fits_in_drafter"}
 
 

@@ -19,7 +19,7 @@ from dspark_cli.recommending.gather import OPTIONAL_FIELDS
 from dspark_cli.recommending.given_options import GivenOptions
 from dspark_cli.recommending.recommend import recommend
 from dspark_cli.recommending.situation import Goal, InstalledVllm, Situation, Workload
-from dspark_cli.sources.checkpoint import drafter_method, read_checkpoint, trained_draft_tokens
+from dspark_cli.sources.checkpoint import Method, drafter_method, read_checkpoint, trained_draft_tokens
 from tests.paths import DFLASH, DSPARK, TARGET, TESTS
 
 PUBLIC = TESTS.parent / "benchmarks" / "public_models"
@@ -117,13 +117,20 @@ CASES = (
         config={TOKENS: 7, **FA},
         flags=("--max-num-batched-tokens", str(8192 + 1024 * 6)),
     ),
-    Case("a hybrid target alone takes the trained number", HYBRID, gpu="h200", config={TOKENS: 15, **FA}),
+    Case(
+        "a hybrid target alone takes the trained number",
+        HYBRID,
+        gpu="h200",
+        config={TOKENS: 15, **FA},
+        traps=("draft-layer-alone",),
+    ),
     Case(
         "under load it takes fewer, for each costs a state",
         HYBRID,
         gpu="h200",
         workload=Workload(concurrency=64),
         config={TOKENS: 7, **FA},
+        traps=("draft-layer-alone",),
     ),
     Case(
         "a dense target under the same load does not",
@@ -220,6 +227,7 @@ CASES = (
         vllm_args=("--disable-hybrid-kv-cache-manager",),
         config={TOKENS: 15, **FA},
         refused=("mixed-masks-in-one-group",),
+        traps=("draft-layer-alone",),
     ),
     Case(
         "layers of one kind may go without it",
@@ -278,6 +286,7 @@ CASES = (
         v1=True,
         config={TOKENS: 15, **FA},
         refused=("needs-runner-v2",),
+        traps=("draft-layer-alone",),
     ),
     Case(
         "more tokens than trained",
@@ -480,7 +489,7 @@ def test_a_profile_of_another_pair_is_told() -> None:
 
     result = recommended(other, profile_of((1, 7)))
 
-    assert [trap.id for trap in result.traps] == ["profile-of-another-setting"]
+    assert [trap.id for trap in result.traps] == ["profile-of-another-setting", "draft-layer-alone"]
 
 
 def test_a_schedule_under_data_parallel_is_dropped_by_vllm() -> None:
@@ -505,10 +514,28 @@ def test_positions_that_were_counted_never_to_pay_are_not_drafted(keep: int, tok
 
 
 def test_nothing_follows_from_broken_acceptance() -> None:
-    result = recommend(replace(situation(DENSE), counted=counted(2, broken=True)), ())
+    result = recommend(
+        replace(situation(DENSE), counted=counted(2, broken=True)),
+        (),
+    )
 
     assert result.speculative_config[TOKENS] == 15
     assert [trap.id for trap in result.traps] == ["counted-acceptance-is-broken"]
+
+
+def test_another_method_than_the_checkpoints_is_told() -> None:
+    result = recommend(replace(situation(DENSE), method_of_checkpoint=Method.DSPARK), ())
+
+    assert [trap.id for trap in result.traps] == ["method-of-another-drafter"]
+
+
+def test_a_speculative_config_in_a_file_is_told_to_be_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "serve.yaml"
+    file.write_text("speculative-config:\n  num_speculative_tokens: 3\n")
+
+    result = recommended(Case("", QWEN, gpu="h200", vllm_args=("--config", str(file))))
+
+    assert [trap.id for trap in result.traps] == ["speculative-config-in-file"]
 
 
 def test_an_unknown_release_is_said_to_be_unknown() -> None:

@@ -61,6 +61,15 @@ def test_who_has_no_slot_shares_the_one_that_is_nobodys() -> None:
     assert [slots.of(request) for request in ("a", "never seen")] == [slots.nobody, slots.nobody] == [3, 3]
 
 
+def test_who_comes_when_all_slots_are_taken_gets_nobodys_until_one_is_free() -> None:
+    slots = RequestSlots(1)
+    slots.take("a")
+
+    assert slots.take("b") == slots.nobody
+    slots.release("a")
+    assert slots.take("b") == 0
+
+
 def test_releasing_what_has_no_slot_is_harmless() -> None:
     slots = RequestSlots(2)
 

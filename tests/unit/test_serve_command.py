@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dspark_cli.serving.command import serve_command, without_secrets
+from dspark_cli.serving.command import serve_command
+from dspark_cli.serving.secrets import without_secrets
 from dspark_cli.serving.speculative import Speculation
 from dspark_cli.sources.checkpoint import Method
 from dspark_cli.sources.vllm_install import VllmInstall

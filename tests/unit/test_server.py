@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from dspark_cli.serving.server import run_server
+from dspark_cli.serving.session import MARK, UNKNOWN_LEADER
 
 
 class Recorder:
@@ -173,6 +174,7 @@ time.sleep(60)
 import sys
 from pathlib import Path
 from dspark_cli.serving.server import run_server
+from dspark_cli.serving.session import MARK, UNKNOWN_LEADER
 class Show:
     def on_line(self, line): print(line, flush=True)
     def on_signal(self, number): pass
@@ -185,3 +187,19 @@ run_server([sys.executable, "-u", "-c", {server!r}], {{}}, Path({str(tmp_path / 
 
     assert len(family) == 2
     assert all(gone_within(pid, seconds=15) for pid in family)
+
+
+def test_a_watchdog_that_knows_the_mark_alone_ends_what_carries_it() -> None:
+    """As after a kill between the server's start and the line that names its process."""
+    mark = "a-mark-of-this-test-alone"
+    environment = {**os.environ, MARK: mark}
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=environment) as orphan:
+        subprocess.run(
+            [sys.executable, "-m", "dspark_cli.serving.watchdog"],
+            input=f"{UNKNOWN_LEADER} {mark}\n",
+            text=True,
+            check=True,
+            timeout=30,
+        )
+
+        assert gone_within(orphan.pid, seconds=5)

@@ -39,8 +39,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "prefix_hit_rate": restored,
             **price(profile),
         },
-        "find out by experiment whether restored prefixes are the cause: dspark-tool probe --url URL; a drafter that "
-        "does not fit its target looks alike, and then cold prompts are as bad",
+        "find out by experiment whether restored prefixes are the cause: dspark-tool probe --url URL; if they are, "
+        f"{evidence.cure}; a drafter that does not fit its target looks alike, and then cold prompts are as bad",
         source=SOURCE,
         confidence=Confidence.POSSIBLE,  # the profile alone cannot tell it from a drafter that does not fit
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.facts.draft_context import VALIDITY, ContextCounters
-from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence
+from dspark_cli.findings.acceptance.evidence import LASTING_CURE, AcceptanceEvidence
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 
 ID = "stale-context-hidden"
@@ -32,7 +32,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "admissions": counted.admissions,
         },
         "find what restores the target's KV without the drafter's: a KV connector, a prefill node without the drafter, "
-        "or requests beyond the drafter's max_model_len beside others (Runner V1)",
-        source="write tags of the draft cache, compared with each request's own tokens at admission",
+        f"or requests beyond the drafter's max_model_len beside others (Runner V1); {LASTING_CURE}. Expected after a "
+        "restart where a KV store kept its blocks, for the new process trusts no row that it did not write",
+        source="fingerprints of the draft cache's rows, taken when they are written and at each request's admission",
         confidence=Confidence.CERTAIN,
     )

@@ -21,6 +21,8 @@ the length must be low as well)."""
 LOW_LENGTH = 1.6
 WORTH = 0.05
 """The rate under which a position does not pay, where the user names no other."""
+HIDING = "dspark-tool serve --draft-context validity hides what is stale from the drafter"
+LASTING_CURE = "the lasting cure is a connector that carries the draft layers"
 NO_EXPECTATION = "no expectation was given: --expect 3.1-3.8, or --model-card FILE"
 
 
@@ -58,6 +60,13 @@ class AcceptanceEvidence:
     @property
     def enough(self) -> bool:
         return self.profile is not None and self.profile.drafts >= FEWEST_DRAFTS
+
+    @property
+    def cure(self) -> str:
+        """What helps where restored prefixes turn out to be the cause."""
+        if any(server.context.active for server in self.contexts):
+            return "the draft context is checked already, so then report it"
+        return f"then {HIDING}, and {LASTING_CURE}"
 
 
 def profile_to_judge(check: str, evidence: AcceptanceEvidence, positions: int = 1) -> AcceptanceProfile | NotChecked:

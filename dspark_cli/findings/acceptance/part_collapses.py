@@ -53,8 +53,9 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "prefix_hit_rate": restored,
             **price(profile),
         },
-        "find out whether restored prefixes tell them apart: dspark-tool probe --url URL; two kinds of text, one of "
-        "which the drafter does not know, look alike, and so do drafters that copy (n-gram, suffix)",
+        "find out whether restored prefixes tell them apart: dspark-tool probe --url URL; if they do, "
+        f"{evidence.cure}; two kinds of text, one of which the drafter does not know, look alike, and so do drafters "
+        "that copy (n-gram, suffix)",
         source="measured with cold and stale requests mixed on one server",
         confidence=Confidence.POSSIBLE,
     )

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from dspark_cli.facts.acceptance import AcceptanceProfile
 from dspark_cli.facts.draft_context import OFF, RestoredBucket, buckets_of
-from dspark_cli.findings.acceptance.evidence import FEWEST_DRAFTS, AcceptanceEvidence
+from dspark_cli.findings.acceptance.evidence import FEWEST_DRAFTS, HIDING, LASTING_CURE, AcceptanceEvidence
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 
 ID = "restored-requests-collapse"
 COLLAPSED_BELOW = 0.5
 """Kept share of the accepted tokens of a step, the whole interval of both lengths below it. Stale draft KV kept 1 to
-13%, hidden context 93% and more; other text among restored requests explains a modest fall, hardly this one."""
+13%, hidden context 71% and more; other text among restored requests explains a modest fall, hardly this one."""
 
 
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
@@ -68,8 +68,8 @@ def _advice(policies: list[str]) -> str:
     if policies:
         return f"the draft context is checked (policy {', '.join(policies)}), and this got past it: report it; {probe}"
     return (
-        "the restored blocks hold no draft KV of these tokens: start the server with dspark-tool serve and its draft "
-        f"context policy, or until then with --no-enable-prefix-caching; {probe}"
+        f"the restored blocks hold no draft KV of these tokens: {HIDING}, and {LASTING_CURE}; until then "
+        f"--no-enable-prefix-caching; {probe}"
     )
 
 

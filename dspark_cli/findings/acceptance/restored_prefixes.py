@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from dspark_cli.facts.probe import Comparison
-from dspark_cli.findings.acceptance.evidence import AcceptanceEvidence
+from dspark_cli.findings.acceptance.evidence import HIDING, LASTING_CURE, AcceptanceEvidence
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 
 ID = "collapse-follows-cached-length"
 HARMED_BELOW = 0.9
-"""Kept share of the accepted tokens. Surely below it (the whole interval) is harm; hiding restored blocks from a
-drafter, which harms nothing, costs up to 7%."""
+"""Kept share of the accepted tokens. Surely below it (the whole interval) is harm. Hiding all restored blocks costs up
+to 7% of them, and up to 29% where a drafter leans on its context and next to nothing else is left."""
 
 
 def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
@@ -48,8 +48,9 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "decode_steps_per_1000_tokens_cold": round(cold, 1),
         },
         "the restored blocks hold no draft KV of these tokens: look for a KV connector or a prefill node without the "
-        "drafter, and for requests longer than the drafter's max_model_len beside others (Runner V1). Until it is "
-        "mended, --no-enable-prefix-caching, or a connector that restores nothing, gives the drafts back",
+        "drafter, and for requests longer than the drafter's max_model_len beside others (Runner V1). "
+        f"{HIDING} (where it is on, see how much it hides: dspark-tool acceptance --url URL); {LASTING_CURE}. Without "
+        "either, --no-enable-prefix-caching, or a connector that restores nothing, gives the drafts back",
         source="prompts with equal tokens, cold and restored, at temperature 0",
         confidence=Confidence.CERTAIN,
     )

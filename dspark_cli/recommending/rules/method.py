@@ -12,6 +12,8 @@ from dspark_cli.sources.checkpoint import Method
 def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
     drafter = situation.drafter
     yield speculative("method", str(drafter.method), situation.method_evidence, CHECKPOINT, Confidence.CERTAIN)
+    yield from _replaced_file_settings(situation)
+    yield from _of_another_method(situation)
     if not situation.on_v1:
         return
     needs_v2 = _needs_runner_v2(situation)
@@ -40,3 +42,33 @@ def _needs_runner_v2(situation: Situation) -> str | None:
     if drafter.mixed:
         return "a drafter with sliding-window and full layers needs several KV cache groups, which V1's proposer lacks"
     return None
+
+
+def _of_another_method(situation: Situation) -> Iterator[Finding]:
+    told, asked = situation.method_of_checkpoint, situation.drafter.method
+    if told is None or told is asked:
+        return
+    yield Finding(
+        "method-of-another-drafter",
+        Severity.WARNING,
+        f"{situation.drafter.name} says it is a {told} drafter, and --method {asked} was asked for",
+        {"checkpoint": str(told), "asked": str(asked)},
+        "leave --method out",
+        source=CHECKPOINT,
+        confidence=Confidence.CERTAIN,
+    )
+
+
+def _replaced_file_settings(situation: Situation) -> Iterator[Finding]:
+    if situation.options.text("--speculative-config") is None:
+        return
+    yield Finding(
+        "speculative-config-in-file",
+        Severity.WARNING,
+        "the file that --config names has a speculative-config of its own, and the one on the command line replaces it"
+        " whole",
+        {},
+        "move it to the command line, where it is merged: -- --speculative-config '{...}'",
+        source="vLLM utils/argparse_utils.py: arguments of the command line come after those of the file",
+        confidence=Confidence.CERTAIN,
+    )

@@ -8,6 +8,7 @@ from dspark_cli.recommending.rules import (
     adaptive_verification,
     batched_tokens,
     block_size,
+    cache_groups,
     context_parallel,
     draft_attention,
     draft_context,
@@ -41,4 +42,5 @@ RULES: tuple[Rule, ...] = (
     graphs.rule,
     lengths.rule,
     context_parallel.rule,
+    cache_groups.rule,
 )
