@@ -17,6 +17,7 @@ from dspark_cli.commands.probe import probe
 from dspark_cli.commands.recommend import recommend
 from dspark_cli.commands.serve import serve
 from dspark_cli.commands.stress_shift import stress_shift
+from dspark_cli.commands.tune import tune
 from dspark_cli.errors import NotFit, OurBug, ToolError
 
 DEBUG = "DSPARK_TOOL_DEBUG"
@@ -40,6 +41,7 @@ app.command(
     }
 )(inspect_cache)
 app.command()(probe)
+app.command()(tune)
 app.command()(stress_shift)
 app.command()(patches)
 app.command()(doctor)

@@ -12,7 +12,6 @@ from dspark_cli.errors import NotFit
 from dspark_cli.sources.user_folders import user_folder
 
 if TYPE_CHECKING:
-    from dspark_cli.facts.recommendation import Recommendation
     from dspark_cli.report.serve import StartupDisplay
     from dspark_cli.serving.command import ServeCommand
     from dspark_cli.serving.verifying_watcher import VerifyingWatcher
@@ -80,7 +79,7 @@ def serve(
     from dspark_cli.commands.recommend import goal_of, measured
     from dspark_cli.patches.found_vllm import installed_vllm
     from dspark_cli.recommending.gather import Asked, gather
-    from dspark_cli.recommending.recommend import recommend
+    from dspark_cli.recommending.recommend import recommend, require_no_conflict
     from dspark_cli.recommending.situation import Workload
     from dspark_cli.report.console import show_note
     from dspark_cli.report.json_document import print_json
@@ -116,7 +115,7 @@ def serve(
     )
     recommended = recommend(gather(asked, installed_vllm(install), install.distribution), rest)
     if not allow_conflicts:
-        _refuse(recommended)
+        require_no_conflict(recommended)
     command = serve_command(
         install, model, speculation.with_settings(recommended.speculative_config), recommended.vllm_args, status, wanted
     )
@@ -139,17 +138,6 @@ def serve(
     if json:
         print_json("serve", ended)
     raise typer.Exit(ended.exit_code)
-
-
-def _refuse(recommended: "Recommendation") -> None:
-    """Raises NotFit where settings cannot work together."""
-    if recommended.refused:
-        first = recommended.refused[0]
-        more = f" (and {len(recommended.refused) - 1} more)" if len(recommended.refused) > 1 else ""
-        raise NotFit(
-            f"{first.what}{more}",
-            f"{first.advice}; --allow-conflicts starts it all the same; all reasons: dspark-tool recommend",
-        )
 
 
 def _run(command: "ServeCommand", log: Path, display: "StartupDisplay", watcher: "VerifyingWatcher") -> int:

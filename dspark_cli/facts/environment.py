@@ -47,6 +47,7 @@ def readiness(here: Environment) -> list[Readiness]:
     """What each command lacks, in the order of the README."""
     return [
         Readiness("serve", _vllm_missing(here.vllm), _serve_limits(here.vllm)),
+        Readiness("tune", _vllm_missing(here.vllm), _serve_limits(here.vllm)),
         Readiness("acceptance", None),
         Readiness("inspect-cache", _vllm_missing(here.vllm), _plan_limits(here.vllm)),
         Readiness("stress-shift", _kernels_missing(here), _race_limits(here)),

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from dspark_cli.draft_context.policy import Policy
+from dspark_cli.errors import NotFit
 from dspark_cli.facts.recommendation import Choice, Place, Recommendation
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.rules.draft_tokens import KEY as TOKENS
+from dspark_cli.recommending.rules.draft_tokens import SCHEDULE
 from dspark_cli.recommending.rules.registry import RULES
 from dspark_cli.recommending.saying import USER
 from dspark_cli.recommending.situation import Situation
@@ -92,3 +94,22 @@ def command_words(recommendation: Recommendation) -> list[str]:
     behind = [*recommendation.vllm_args, *(("--speculative-config", json.dumps(extra)) if extra else ())]
     start = ["dspark-tool", "serve", recommendation.target, "--draft", recommendation.drafter]
     return [*start, *recommendation.tool_args, *(("--", *behind) if behind else ())]
+
+
+def require_no_conflict(recommendation: Recommendation) -> None:
+    """Raises NotFit where settings cannot work together."""
+    if not recommendation.refused:
+        return
+    first, *others = recommendation.refused
+    more = f" (and {len(others)} more)" if others else ""
+    raise NotFit(
+        f"{first.what}{more}",
+        f"{first.advice}; --allow-conflicts goes on all the same; all reasons: dspark-tool recommend",
+    )
+
+
+def settings_for_any_tokens(recommendation: Recommendation) -> tuple[str, ...]:
+    """Arguments of vLLM that hold whatever number of tokens is drafted: the user's and what was chosen beside them."""
+    own = (*OWN_KEYS, SCHEDULE)
+    beside = {key: value for key, value in recommendation.speculative_config.items() if key not in own}
+    return (*recommendation.vllm_args, *(("--speculative-config", json.dumps(beside)) if beside else ()))

@@ -3,15 +3,15 @@ died."""
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 from threading import Thread
-from typing import IO
 
 from dspark_cli.errors import NotFit
+from dspark_cli.serving.masked_output import MaskedOutput
 from dspark_cli.serving.server import lines_of, started
 from dspark_cli.serving.session import ServerSession
 from dspark_cli.sources.vllm_advice import next_step_for
@@ -77,10 +77,14 @@ class BackgroundProcess:
 
 @contextmanager
 def in_background(
-    argv: list[str], added_environment: dict[str, str], log: Path, on_line: Callable[[str], None] = _unheard
+    argv: list[str],
+    added_environment: dict[str, str],
+    log: Path,
+    on_line: Callable[[str], None] = _unheard,
+    secrets: Collection[str] = (),
 ) -> Iterator[BackgroundProcess]:
     """Run `argv` for the time of the block, its output in `log` and, line by line, told to `on_line` (from another
-    thread). After the block nothing of it is left; nor is when this process is killed.
+    thread), both with `secrets` masked. After the block nothing of it is left; nor is when this process is killed.
 
     Raises:
         NotFit: it cannot be started, or its log cannot be written.
@@ -91,7 +95,7 @@ def in_background(
         raise NotFit(f"the log {log} cannot be written: {error.strerror}", "make room there") from None
     with log_file:
         with started(argv, added_environment) as (process, session):
-            reader = Thread(target=_read, args=(process, log_file, on_line), daemon=True)
+            reader = Thread(target=_read, args=(process, MaskedOutput(log_file, secrets), on_line), daemon=True)
             reader.start()
             yield BackgroundProcess(process, session, log, reader)
         reader.join(OUTPUT_ENDS_WITHIN_S)
@@ -121,7 +125,9 @@ def wait_until_ready(server: BackgroundProcess, url: str, within_s: float) -> No
             time.sleep(LOOK_AGAIN_S)
 
 
-def _read(process: Popen[bytes], log_file: IO[bytes], on_line: Callable[[str], None]) -> None:
-    for line in lines_of(process, log_file, lambda: None):
+def _read(process: Popen[bytes], output: MaskedOutput, on_line: Callable[[str], None]) -> None:
+    for line in lines_of(process, output, lambda: None):
         with contextlib.suppress(OSError, ValueError):  # a full disk, or a log that is closed
-            on_line(line)
+            on_line(output.masked(line))
+    with contextlib.suppress(OSError, ValueError):
+        output.end()

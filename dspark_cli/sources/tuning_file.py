@@ -35,6 +35,7 @@ class TuningFile:
         self.path = path
         self._file = file
         self.measurements: dict[Key, Measurement] = {}
+        self._profile: MeasuredProfile | None = None
         content = _content(file, path)
         whole = content[: content.rfind(b"\n") + 1]
         self.cut_off = whole != content
@@ -47,6 +48,8 @@ class TuningFile:
             if "measured" in line:
                 measurement = _parsed(Measurement, line["measured"], path, number)
                 self.measurements.setdefault(measurement.key, measurement)
+            if "profile" in line:
+                self._profile = _parsed(MeasuredProfile, line["profile"], path, number)
         self._cut_to(len(whole))
 
     def add(self, measurement: Measurement) -> None:
@@ -58,7 +61,10 @@ class TuningFile:
         self._append({"failed": dataclasses.asdict(failed)})
 
     def add_profile(self, profile: MeasuredProfile) -> None:
-        self._append({"profile": dataclasses.asdict(profile)})
+        """Unless it is the one that the file ends with."""
+        if profile != self._profile:
+            self._append({"profile": dataclasses.asdict(profile)})
+            self._profile = profile
 
     def _begin(self, question: TuningQuestion, content: bytes) -> None:
         """Write the first line; what is there can only be half of one."""

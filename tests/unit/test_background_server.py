@@ -76,3 +76,14 @@ def test_what_fails_in_the_block_leaves_no_server(tmp_path: Path) -> None:
     ):
         raise RuntimeError("of the work")
     assert gone_within(server.process.pid, seconds=1)
+
+
+def test_its_secrets_reach_neither_its_log_nor_who_reads_its_lines(tmp_path: Path) -> None:
+    lines: list[str] = []
+    secret = "sk-0123456789"
+
+    with in_background(program(f"print('key {secret} taken')"), {}, tmp_path / "log", lines.append, [secret]) as server:
+        server.wait(30)
+
+    assert lines == ["key *** taken"]
+    assert (tmp_path / "log").read_text() == "key *** taken\n"

@@ -11,6 +11,7 @@ from tests.live_server import TOOL, free_port, offline_environment
 from tests.paths import DFLASH, TARGET
 
 SERVE = ("serve", str(TARGET), "--draft", str(DFLASH))
+TUNE = ("tune", str(TARGET), "--draft", str(DFLASH))
 
 
 def dspark_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -18,7 +19,8 @@ def dspark_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["serve", "acceptance", "inspect-cache", "probe", "stress-shift", "patches", "doctor"]
+    "command",
+    ["serve", "acceptance", "inspect-cache", "probe", "stress-shift", "patches", "doctor", "recommend", "tune"],
 )
 def test_every_command_has_help_with_an_example(command: str) -> None:
     done = dspark_tool(command, "--help")
@@ -48,7 +50,7 @@ def test_start_up_imports_nothing_heavy() -> None:
             "neither dflash nor dspark",
         ),
         ([*SERVE, "--tokens", "0", "--dry-run"], 2, "--tokens"),
-        ([*SERVE, "--draft-context", "some", "--dry-run"], 2, "--draft-context says 'some'"),
+        ([*SERVE, "--draft-context", "some", "--dry-run"], 2, "is no draft context policy"),
         ([*SERVE, "--without", "some", "--dry-run"], 2, "there is no patch 'some'"),
         ([*SERVE, "--log-file", "/proc/no/log"], 3, "cannot be written"),
         (["acceptance", "--url", "http://127.0.0.1:1"], 3, "no server answers"),
@@ -63,6 +65,18 @@ def test_start_up_imports_nothing_heavy() -> None:
         (["inspect-cache", "--model", "/no/model"], 2, "no model folder /no/model"),
         (["inspect-cache", "--model", str(TARGET), "--kv-memory", "much"], 2, "not a memory size"),
         (["inspect-cache", "--model", str(TARGET), "--kv-memory", "-1GiB"], 2, "not a memory size"),
+        ([*TUNE, "--tokens", "0-3", "--dry-run"], 2, "no numbers from 1 to"),
+        ([*TUNE, "--concurrency", "many", "--dry-run"], 2, "no numbers from 1 to"),
+        ([*TUNE, "--also", "model=a", "--dry-run"], 2, "what tune sets itself"),
+        ([*TUNE, "--load", "wrk", "--dry-run"], 2, "is no load"),
+        ([*TUNE, "--load", "guidellm", "--dry-run"], 3, "guidellm is not installed"),
+        ([*TUNE, "--tpot-ms", "-1", "--dry-run"], 2, "must be more than 0"),
+        ([*TUNE, "--max-minutes", "nan", "--dry-run"], 2, "more than 0 seconds"),
+        ([*TUNE, "--prompt-file", "/no/prompts", "--dry-run"], 2, "/no/prompts cannot be read"),
+        ([*TUNE, "--dry-run", "--", "--port", "8000"], 2, "--port does not go with tune"),
+        ([*TUNE, "--results", str(TARGET / "config.json")], 2, "not the results file of a tune"),
+        ([*TUNE, "--results", "/proc/no/r.jsonl"], 3, "cannot be written"),
+        (["tune", "/no/model", "--draft", str(DFLASH), "--dry-run"], 2, "no model folder /no/model"),
         (["no-such-command"], 2, "no-such-command"),
     ],
 )

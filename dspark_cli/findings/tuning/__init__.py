@@ -1,0 +1,1 @@
+"""What a tune found, each with its figures and what to do."""

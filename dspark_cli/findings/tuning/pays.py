@@ -1,0 +1,88 @@
+"""Whether speculation pays, at each load."""
+
+from collections.abc import Iterator
+
+from dspark_cli.findings.finding import Finding, NotChecked, Severity
+from dspark_cli.findings.tuning.evidence import TuningEvidence, at_a_time, unit
+from dspark_cli.tuning.comparing import FEWEST_REQUESTS
+from dspark_cli.tuning.verdict import FEWEST_STEPS, LoadVerdict, Pays
+
+PAYS, NOT, CLOSE, NOTHING = "speculation-pays", "speculation-does-not-pay", "too-close-to-say", "bound-never-met"
+VERDICTS = (PAYS, NOT, CLOSE, NOTHING)
+
+
+def check(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]:
+    for verdict in evidence.verdicts:
+        yield _of_load(verdict, evidence)
+
+
+def _of_load(verdict: LoadVerdict, evidence: TuningEvidence) -> Finding | NotChecked:
+    where = at_a_time(verdict.concurrency)
+    if verdict.pays is Pays.NO_BASE:
+        return NotChecked(PAYS, f"no speculation was not measured at {where}")
+    if verdict.pays is Pays.TOO_LITTLE:
+        return NotChecked(
+            PAYS,
+            f"too little data at {where}: {len(verdict.best.requests)} requests, {verdict.best.draft_steps} draft "
+            f"steps; it takes {FEWEST_REQUESTS} and {FEWEST_STEPS} (--prompts, --output-tokens)",
+        )
+    if verdict.pays is Pays.NOTHING:
+        return Finding(
+            NOTHING,
+            Severity.WARNING,
+            f"with {where} no request met the latency bound, with any number of tokens or without speculation",
+            _figures(verdict, evidence),
+            "allow more (--ttft-ms, --tpot-ms), or measure a smaller --concurrency",
+        )
+    return _judged(verdict, evidence, where)
+
+
+def _judged(verdict: LoadVerdict, evidence: TuningEvidence, where: str) -> Finding:
+    bound, tokens = evidence.bound, verdict.best.candidate.tokens
+    base = verdict.base.goodput(bound) if verdict.base else 0.0
+    figures = (
+        f"with {where}, {tokens} draft token{'s give' if tokens != 1 else ' gives'} "
+        f"{verdict.best.goodput(bound):,.1f} {unit(bound)}, no speculation {base:,.1f}{_times(verdict)}"
+    )
+    evidence_shown = _figures(verdict, evidence)
+    if verdict.pays is Pays.YES:
+        return Finding(PAYS, Severity.INFO, figures, evidence_shown, f"speculate at this load: --tokens {tokens}")
+    if verdict.pays is Pays.NO:
+        return Finding(
+            NOT,
+            Severity.WARNING,
+            f"{figures}: the drafts cost more than they bring",
+            evidence_shown,
+            "serve without the drafter at this load, or let a schedule switch it off there",
+        )
+    return Finding(
+        CLOSE,
+        Severity.INFO,
+        f"{figures}: the interval holds 1, so this tune does not tell them apart",
+        evidence_shown,
+        "measure more (--prompts) on a machine that does nothing else, or take the simpler server",
+    )
+
+
+def _times(verdict: LoadVerdict) -> str:
+    ratio = verdict.ratio
+    if ratio is None or ratio.value == float("inf"):
+        return ""
+    return f": {ratio.value:.2f} times (95% interval {ratio.low:.2f} to {ratio.high:.2f})"
+
+
+def _figures(verdict: LoadVerdict, evidence: TuningEvidence) -> dict[str, int | float | str | bool | None]:
+    ratio = verdict.ratio
+    finite = ratio is not None and ratio.high != float("inf")
+    return {
+        "concurrency": verdict.concurrency,
+        "tokens": verdict.best.candidate.tokens,
+        "goodput": round(verdict.best.goodput(evidence.bound), 3),
+        "goodput_without_speculation": round(verdict.base.goodput(evidence.bound), 3) if verdict.base else None,
+        "ratio": round(ratio.value, 4) if ratio and finite else None,
+        "ratio_low": round(ratio.low, 4) if ratio and finite else None,
+        "ratio_high": round(ratio.high, 4) if ratio and finite else None,
+        "machine_varied": round(verdict.drift, 4) if verdict.drift is not None else None,
+        "requests": len(verdict.best.requests),
+        "draft_steps": verdict.best.draft_steps,
+    }

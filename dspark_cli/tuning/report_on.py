@@ -1,0 +1,266 @@
+"""The report on a tune, from all that its results file holds."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from dspark_cli.facts.measured_profile import BestCount, MeasuredProfile
+from dspark_cli.facts.probe import percentile
+from dspark_cli.facts.tuning import (
+    Candidate,
+    FailedCandidate,
+    LatencyBound,
+    Measurement,
+    Percentiles,
+    Prediction,
+    PredictionQuality,
+    Schedule,
+    TunedRow,
+    TuningQuestion,
+    TuningReport,
+)
+from dspark_cli.findings.tuning.check import check_tuning
+from dspark_cli.findings.tuning.evidence import Checked, TuningEvidence
+from dspark_cli.serving.command import without_secrets
+from dspark_cli.tuning.block_length import BlockEffect, block_effect
+from dspark_cli.tuning.candidates import Also
+from dspark_cli.tuning.comparing import goodput_interval
+from dspark_cli.tuning.plan import Measured, TuningPlan, models, predictions
+from dspark_cli.tuning.prediction import CostModel
+from dspark_cli.tuning.schedule import batch_size_schedule
+from dspark_cli.tuning.verdict import best_also, drifts, verdicts
+
+SCHEDULE_KEY = "num_speculative_tokens_per_batch_size"
+DAY = len("2026-11-30")
+
+
+@dataclass(frozen=True)
+class HowItEnded:
+    results: str
+    failed: tuple[FailedCandidate, ...] = ()
+    interrupted: bool = False
+    stopped: str | None = None
+    measured: int = 0
+    reused: int = 0
+    seconds: float = 0.0
+
+
+def report_on_tuning(
+    question: TuningQuestion, plan: TuningPlan, also: Also | None, measured: Measured, ended: HowItEnded
+) -> TuningReport:
+    """Judge what was measured; `plan` says which of it is asked for."""
+    failed = {each.candidate for each in ended.failed}
+    known = models(plan, measured, failed)
+    foreseen = predictions(plan, measured, failed)
+    used = {id(each) for model in known.values() for each in model.measured}
+    rows = tuple(_rows(plan, measured, foreseen, used))
+    judged = verdicts(plan, measured)
+    schedule = batch_size_schedule(plan, measured, question.vllm_args)
+    best = tuple(verdict.best_count(plan.bound) for verdict in judged)
+    drift = drifts(plan, measured)
+    asked = tuple(_asked_for(plan, measured))
+    checked = tuple(_checked(foreseen, measured, used))
+    found = check_tuning(
+        TuningEvidence(
+            question=question,
+            bound=plan.bound,
+            measurements=asked,
+            verdicts=judged,
+            checked=checked,
+            effects=tuple(_effects(known, asked)),
+            drifts=drift,
+            failed=ended.failed,
+            schedule=schedule,
+            several_loads=len(judged) > 1,
+        )
+    )
+    value = best_also(plan, measured)
+    return TuningReport(
+        question=question,
+        bound=plan.bound,
+        concurrencies=plan.concurrencies,
+        results=ended.results,
+        rows=rows,
+        prediction=_quality(checked, plan, measured, failed),
+        drift=drift,
+        best=best,
+        best_also=value,
+        schedule=schedule,
+        failed=ended.failed,
+        findings=found.findings,
+        not_checked=found.not_checked,
+        interrupted=ended.interrupted,
+        stopped=ended.stopped,
+        recommend=_recommend(question, ended.results),
+        serve=_serve(question, also, value, best, schedule),
+        measured=ended.measured,
+        reused=ended.reused,
+        seconds=round(ended.seconds, 1),
+    )
+
+
+def profile_of(report: TuningReport, measured: Measured) -> MeasuredProfile | None:
+    """For the results file; None where nothing was found."""
+    if not report.best:
+        return None
+    question = report.question
+    return MeasuredProfile(
+        target=question.target,
+        drafter=question.drafter,
+        vllm=question.vllm,
+        device=question.device,
+        measured_on=max(each.measured_at for each in measured.values())[:DAY],
+        best=report.best,
+        schedule=report.schedule,
+    )
+
+
+def _rows(
+    plan: TuningPlan,
+    measured: Measured,
+    foreseen: dict[tuple[Candidate, int], Prediction],
+    used: set[int],
+) -> Iterator[TunedRow]:
+    """By concurrency, then by candidate; those neither measured nor predicted are left out."""
+    for concurrency in plan.concurrencies:
+        for candidate in sorted(plan.candidates, key=lambda each: (each.also or "", each.tokens)):
+            found = measured.get((candidate, concurrency, False))
+            prediction = foreseen.get((candidate, concurrency))
+            if found is not None:
+                yield _measured_row(found, prediction, id(found) in used, plan.bound)
+            elif prediction is not None:
+                yield _predicted_row(prediction)
+
+
+def _measured_row(found: Measurement, prediction: Prediction | None, used: bool, bound: LatencyBound) -> TunedRow:
+    interval = goodput_interval(found, bound)
+    goodput = found.goodput(bound)
+    error = prediction.goodput / goodput - 1 if prediction and goodput and not used else None
+    return TunedRow(
+        candidate=found.candidate,
+        concurrency=found.concurrency,
+        measured=True,
+        used_to_predict=used,
+        goodput=goodput,
+        goodput_low=interval[0] if interval else None,
+        goodput_high=interval[1] if interval else None,
+        tokens_per_s=found.tokens_per_s,
+        within_bound=sum(map(bound.met_by, found.requests)) / len(found.requests),
+        predicted=prediction.goodput if prediction else None,
+        prediction_error=error,
+        acceptance_length=found.acceptance_length,
+        rates=found.rates,
+        draft_steps=found.draft_steps,
+        step_ms=1000 * found.step_s,
+        tpot_ms=_percentiles([1000 * request.tpot_s for request in found.requests]),
+        ttft_ms=_percentiles([1000 * request.ttft_s for request in found.requests]),
+        requests=len(found.requests),
+        failed=found.failed,
+    )
+
+
+def _predicted_row(prediction: Prediction) -> TunedRow:
+    return TunedRow(
+        candidate=prediction.candidate,
+        concurrency=prediction.concurrency,
+        measured=False,
+        used_to_predict=False,
+        goodput=None,
+        goodput_low=None,
+        goodput_high=None,
+        tokens_per_s=None,
+        within_bound=None,
+        predicted=prediction.goodput,
+        prediction_error=None,
+        acceptance_length=prediction.acceptance_length,
+        rates=(),
+        draft_steps=0,
+        step_ms=1000 * prediction.step_s,
+        tpot_ms=None,
+        ttft_ms=None,
+        requests=0,
+        failed=0,
+    )
+
+
+def _percentiles(values: Sequence[float]) -> Percentiles:
+    return Percentiles(*(percentile(values, share) or 0.0 for share in (0.5, 0.9, 0.99)))
+
+
+def _asked_for(plan: TuningPlan, measured: Measured) -> Iterator[Measurement]:
+    """The file may hold more, of an earlier run that asked for it."""
+    for (candidate, concurrency, _), each in measured.items():
+        if candidate in plan.candidates and concurrency in plan.concurrencies:
+            yield each
+
+
+def _checked(
+    foreseen: dict[tuple[Candidate, int], Prediction], measured: Measured, used: set[int]
+) -> Iterator[Checked]:
+    for (candidate, concurrency), prediction in foreseen.items():
+        found = measured.get((candidate, concurrency, False))
+        if found is not None and id(found) not in used:
+            yield Checked(prediction, found)
+
+
+def _effects(known: dict[tuple[int, str | None], CostModel], asked: Sequence[Measurement]) -> Iterator[BlockEffect]:
+    for (concurrency, also), model in known.items():
+        for each in asked:
+            alike = each.concurrency == concurrency and each.candidate.also == also and not each.control
+            if alike and each.candidate.speculates and each.candidate.tokens < model.largest.candidate.tokens:
+                found = block_effect(model.largest, each)
+                if found is not None:
+                    yield found
+
+
+def _quality(
+    checked: Sequence[Checked], plan: TuningPlan, measured: Measured, failed: set[Candidate]
+) -> PredictionQuality:
+    errors = [abs(each.error) for each in checked]
+    spared = [
+        each
+        for each in plan.candidates
+        if each not in failed and not any((each, concurrency, False) in measured for concurrency in plan.concurrencies)
+    ]
+    return PredictionQuality(
+        checked=len(errors),
+        mean_error=fmean(errors) if errors else None,
+        worst_error=max(errors) if errors else None,
+        spared=len(spared),
+    )
+
+
+def _recommend(question: TuningQuestion, results: str) -> str:
+    words = ["dspark-tool", "recommend", question.target, "--draft", question.drafter, "--profile", results]
+    return shlex.join([*words, *_after_dashes(without_secrets(list(question.vllm_args)))])
+
+
+def _serve(
+    question: TuningQuestion, also: Also | None, value: str | None, best: Sequence[BestCount], schedule: Schedule | None
+) -> str | None:
+    if not best:
+        return None
+    arguments = without_secrets(list(question.vllm_args))
+    config: dict[str, Any] = {}
+    if also is not None and value is not None:
+        arguments += also.vllm_args(value)
+        config |= also.speculative_config(value)
+    tokens = max(each.tokens for each in best)
+    if schedule is not None:
+        depths = {depth for _, _, depth in schedule}
+        tokens = max(depths)
+        if len(depths) > 1:
+            config[SCHEDULE_KEY] = [list(entry) for entry in schedule]
+    if not tokens:
+        return shlex.join(["vllm", "serve", question.target, *arguments])
+    if config:
+        arguments += ["--speculative-config", json.dumps(config)]
+    words = ["dspark-tool", "serve", question.target, "--draft", question.drafter, "--tokens", str(tokens)]
+    return shlex.join([*words, *_after_dashes(arguments)])
+
+
+def _after_dashes(arguments: Sequence[str]) -> list[str]:
+    return ["--", *arguments] if arguments else []

@@ -1,0 +1,130 @@
+"""Which number of draft tokens is best at which load, and whether it beats no speculation."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dspark_cli.facts.measured_profile import BestCount
+from dspark_cli.facts.tuning import Drift, LatencyBound, Measurement
+from dspark_cli.tuning.comparing import FEWEST_REQUESTS, Ratio, goodput_ratio
+from dspark_cli.tuning.plan import Measured, TuningPlan
+
+FEWEST_STEPS = 100
+"""Draft steps, below which acceptance is a matter of a few prompts."""
+
+
+class Pays(StrEnum):
+    YES = "pays"
+    NO = "does not pay"
+    TOO_CLOSE = "too close to say"
+    TOO_LITTLE = "too little data"
+    NO_BASE = "nothing to compare with"
+    NOTHING = "no request met the bound"
+
+
+@dataclass(frozen=True)
+class LoadVerdict:
+    """At one concurrency. `best` is the best measured number of tokens, `base` no speculation; `ratio` is their
+    goodputs', widened by what the machine varied. `as_good` are other numbers that cannot be told from the best."""
+
+    concurrency: int
+    pays: Pays
+    best: Measurement
+    base: Measurement | None
+    ratio: Ratio | None
+    drift: float | None
+    as_good: tuple[int, ...]
+
+    def best_count(self, bound: LatencyBound) -> BestCount:
+        base = self.base.goodput(bound) if self.base else None
+        off = base is not None and base > self.best.goodput(bound)
+        return BestCount(
+            concurrency=self.concurrency,
+            tokens=0 if off else self.best.candidate.tokens,
+            goodput=base if off and base is not None else self.best.goodput(bound),
+            goodput_without_speculation=base,
+            certain=self.pays in (Pays.YES, Pays.NO),
+        )
+
+
+def drifts(plan: TuningPlan, measured: Measured) -> tuple[Drift, ...]:
+    """What no speculation changed by from its first to its second measurement."""
+    found = []
+    for candidate in plan.without_speculation[:1]:
+        for concurrency in plan.concurrencies:
+            first = measured.get((candidate, concurrency, False))
+            again = measured.get((candidate, concurrency, True))
+            if first and again:
+                found.append(Drift(concurrency, again.tokens_per_s / first.tokens_per_s - 1))
+    return tuple(found)
+
+
+def best_also(plan: TuningPlan, measured: Measured) -> str | None:
+    """The value of the one more setting whose best numbers of tokens do best over all loads (geometric mean)."""
+    scores: dict[str, float] = {}
+    for also in dict.fromkeys(each.also for each in plan.candidates if each.speculates and each.also is not None):
+        best = [_best(plan, measured, concurrency, also) for concurrency in plan.concurrencies]
+        goods = [each.goodput(plan.bound) for each in best if each is not None]
+        if len(goods) == len(best) and all(goods):
+            scores[also] = sum(map(math.log, goods))
+    return max(scores, key=lambda also: scores[also]) if scores else None
+
+
+def verdicts(plan: TuningPlan, measured: Measured) -> tuple[LoadVerdict, ...]:
+    """Of each concurrency at which a candidate that speculates was measured."""
+    also = best_also(plan, measured)
+    changed = {drift.concurrency: abs(drift.change) for drift in drifts(plan, measured)}
+    found = []
+    for concurrency in plan.concurrencies:
+        best = _best(plan, measured, concurrency, also)
+        if best is not None:
+            found.append(_verdict(plan, measured, best, changed.get(concurrency)))
+    return tuple(found)
+
+
+def _verdict(plan: TuningPlan, measured: Measured, best: Measurement, drift: float | None) -> LoadVerdict:
+    bound, at = plan.bound, best.concurrency
+    bases = [known for each in plan.without_speculation if (known := measured.get((each, at, False)))]
+    base = max(bases, key=lambda each: each.goodput(bound), default=None)
+    ratio = goodput_ratio(best, base, bound) if base else None
+    ratio = ratio.widened(drift or 0.0) if ratio else None
+    return LoadVerdict(
+        at, _pays(best, base, ratio, bound), best, base, ratio, drift, _as_good(plan, measured, best, drift)
+    )
+
+
+def _pays(best: Measurement, base: Measurement | None, ratio: Ratio | None, bound: LatencyBound) -> Pays:
+    if base is None:
+        return Pays.NO_BASE
+    if min(len(best.requests), len(base.requests)) < FEWEST_REQUESTS or best.draft_steps < FEWEST_STEPS:
+        return Pays.TOO_LITTLE
+    if not best.goodput(bound) and not base.goodput(bound):
+        return Pays.NOTHING
+    if ratio is None:
+        return Pays.TOO_LITTLE
+    if ratio.low > 1:
+        return Pays.YES
+    return Pays.NO if ratio.high < 1 else Pays.TOO_CLOSE
+
+
+def _best(plan: TuningPlan, measured: Measured, concurrency: int, also: str | None) -> Measurement | None:
+    known = [each for each in _speculating(plan, measured, concurrency) if also is None or each.candidate.also == also]
+    return max(known, key=lambda each: each.goodput(plan.bound), default=None)
+
+
+def _as_good(plan: TuningPlan, measured: Measured, best: Measurement, drift: float | None) -> tuple[int, ...]:
+    """Numbers of tokens whose goodput the best one's does not surely exceed, requests and machine considered."""
+    found = []
+    for each in _speculating(plan, measured, best.concurrency):
+        if each is best or each.candidate.also != best.candidate.also:
+            continue
+        ratio = goodput_ratio(best, each, plan.bound)
+        if ratio is not None and ratio.widened(drift or 0.0).low <= 1:
+            found.append(each.candidate.tokens)
+    return tuple(sorted(found))
+
+
+def _speculating(plan: TuningPlan, measured: Measured, concurrency: int) -> Sequence[Measurement]:
+    keys = ((each, concurrency, False) for each in plan.candidates if each.speculates)
+    return [known for key in keys if (known := measured.get(key))]

@@ -1,0 +1,92 @@
+"""Loads by other tools: what they are told, and what becomes of one that fails."""
+
+import dataclasses
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from dspark_cli.errors import BadInput, NotFit
+from dspark_cli.facts.tuning import Load
+from dspark_cli.sources.completions import CompletionsServer
+from dspark_cli.sources.vllm_install import VllmInstall
+from dspark_cli.tuning.load_tools import ExternalLoad, load_tool
+from tests.paths import FIXTURES
+
+INSTALL = VllmInstall("vllm", "0.33.0", Path("/no/vllm"))
+SERVER = CompletionsServer("http://127.0.0.1:9/v1/completions", "tiny", None, 30.0, 4)
+LOAD = Load("vllm-bench", 12, 64, 32, 0)
+TEXTS = [f"prompt {number}" for number in range(12)]
+RECORDED = FIXTURES / "bench" / "request-times.vllm-bench.json"
+
+
+def no_progress(what: str, total: int) -> nullcontext[object]:
+    return nullcontext(lambda: None)
+
+
+def external(program: str, *arguments: str) -> ExternalLoad:
+    """A tool that is a Python program; it is given the job's prompts and its folder."""
+    return ExternalLoad(
+        "a tool",
+        lambda job: [sys.executable, "-c", program, str(job.prompts), str(job.folder), *arguments],
+        "result.json",
+        "prompt",
+        "target",
+        {},
+        30.0,
+    )
+
+
+def test_the_result_of_a_tool_is_read_with_its_own_counts() -> None:
+    program = """
+import json, shutil, sys
+prompts = [json.loads(line)["prompt"] for line in open(sys.argv[1])]
+assert prompts == [f"prompt {number}" for number in range(12)]
+shutil.copy(sys.argv[3], sys.argv[2] + "/result.json")
+"""
+    sent = external(program, str(RECORDED))(SERVER, TEXTS, LOAD, no_progress)  # type: ignore[arg-type]
+
+    assert len(sent.requests) == 12
+    assert sent.counted is not None
+    assert sent.counted.drafts == json.loads(RECORDED.read_text())["spec_decode_num_drafts"]
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("print('cannot reach the server'); raise SystemExit(3)", "ended with exit code 3: cannot reach the server"),
+        ("pass", "wrote no result.json"),
+        ("import sys; open(sys.argv[2] + '/result.json', 'w').write('{')", "cut short"),
+        ("import sys; open(sys.argv[2] + '/result.json', 'w').write('{}')", "holds no times"),
+    ],
+)
+def test_a_tool_that_fails_is_told_with_its_last_words(program: str, reason: str) -> None:
+    with pytest.raises(NotFit, match=reason):
+        external(program)(SERVER, TEXTS, LOAD, no_progress)  # type: ignore[arg-type]
+
+
+def test_a_tool_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dspark_cli.tuning.load_tools.STARTS_WITHIN_S", 0.5)
+    slow = dataclasses.replace(external("import time; time.sleep(60)"), request_timeout_s=0.1)
+
+    with pytest.raises(NotFit, match="did not end within"):
+        slow(SERVER, TEXTS, LOAD, no_progress)  # type: ignore[arg-type]
+
+
+def test_a_tool_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dspark_cli.tuning.load_tools.which", lambda name: None)
+
+    for name in ("aiperf", "guidellm"):
+        with pytest.raises(NotFit, match=f"{name} is not installed"):
+            load_tool(name, INSTALL, "target", 30.0)
+    with pytest.raises(BadInput, match="is no load"):
+        load_tool("wrk", INSTALL, "target", 30.0)
+
+
+def test_a_benchmark_that_lacks_a_package_is_named_before_a_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dspark_cli.tuning.load_tools.find_spec", lambda name: None)
+
+    with pytest.raises(NotFit, match="pandas"):
+        load_tool("vllm-bench", INSTALL, "target", 30.0)
