@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dspark_cli.sources.checkpoint import Checkpoint, Method
+from dspark_cli.sources.checkpoint import Checkpoint, Method, positive_int
 
 XPRESS = frozenset({"Qwen3XPressModel", "DFlashQwen3XPressModel"})
 CANDIDATE_HEADS = frozenset({"DFlash2DraftModel", "DFlash2BeamDraftModel", "LiLiCorrDraftModel"})
@@ -68,7 +68,8 @@ def drafter_facts(checkpoint: Checkpoint, method: Method, trained_tokens: int | 
     architectures = tuple(checkpoint.architectures)
     kinds = _layer_kinds(config)
     fills_in = not config.get("sample_from_anchor", method is Method.DSPARK)
-    read_layers = config.get("target_layer_ids", config.get("dspark_target_layer_ids"))
+    named = config.get("target_layer_ids", config.get("dspark_target_layer_ids"))
+    read_layers = named if isinstance(named, list) else []
     return Drafter(
         name=checkpoint.name,
         method=method,
@@ -78,18 +79,16 @@ def drafter_facts(checkpoint: Checkpoint, method: Method, trained_tokens: int | 
         non_causal=_non_causal(config, kinds),
         full_layers=sum(kind != "sliding_attention" for kind in kinds),
         sliding_layers=sum(kind == "sliding_attention" for kind in kinds),
-        latent=_whole(config.get("kv_lora_rank")) is not None,
+        latent=positive_int(config.get("kv_lora_rank")) is not None,
         head_dim=_head_dim(config),
-        vocabulary=_whole(config.get("vocab_size")),
-        hidden_size=_whole(config.get("hidden_size")),
-        longest=_whole(config.get("max_position_embeddings")),
+        vocabulary=positive_int(config.get("vocab_size")),
+        hidden_size=positive_int(config.get("hidden_size")),
+        longest=positive_int(config.get("max_position_embeddings")),
         rope_only_sizes_a_table=all(kind in CACHE_ONLY_ROPE for kind in _rope_types(config)),
-        target_layers=_whole(config.get("target_num_hidden_layers"))
-        or (None if "K3DSparkModel" in architectures else _whole(config.get("num_target_layers"))),
-        read_layers=tuple(layer for layer in read_layers if isinstance(layer, int))
-        if isinstance(read_layers, list)
-        else (),
-        target_hidden_size=_whole(config.get("target_hidden_size")) or _whole(config.get("hidden_size")),
+        target_layers=positive_int(config.get("target_num_hidden_layers"))
+        or (None if "K3DSparkModel" in architectures else positive_int(config.get("num_target_layers"))),
+        read_layers=tuple(layer for layer in read_layers if isinstance(layer, int)),
+        target_hidden_size=positive_int(config.get("target_hidden_size")) or positive_int(config.get("hidden_size")),
         confidence_head=config.get("enable_confidence_head") is True,
         in_target="DeepseekV4ForCausalLM" in architectures,
     )
@@ -105,7 +104,7 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _layer_kinds(config: dict[str, Any]) -> list[str]:
-    count = _whole(config.get("num_hidden_layers")) or 0
+    count = positive_int(config.get("num_hidden_layers")) or 0
     kinds = config.get("layer_types")
     if config.get("use_swa") is True:
         return ["sliding_attention"] * count
@@ -124,10 +123,10 @@ def _non_causal(config: dict[str, Any], kinds: list[str]) -> bool:
 
 def _head_dim(config: dict[str, Any]) -> int | None:
     """The largest, where layers differ."""
-    told = [_whole(config.get(name)) for name in ("head_dim", "global_head_dim")]
+    told = [positive_int(config.get(name)) for name in ("head_dim", "global_head_dim")]
     if any(told):
         return max(size for size in told if size)
-    hidden, heads = _whole(config.get("hidden_size")), _whole(config.get("num_attention_heads"))
+    hidden, heads = positive_int(config.get("hidden_size")), positive_int(config.get("num_attention_heads"))
     return hidden // heads if hidden and heads else None
 
 
@@ -140,7 +139,3 @@ def _rope_types(config: dict[str, Any]) -> list[str]:
             nested = [value for value in settings.values() if isinstance(value, dict)]
             found += [str(one.get("rope_type", one.get("type", "default"))) for one in nested or [settings]]
     return found
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

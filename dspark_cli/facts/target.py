@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dspark_cli.sources.checkpoint import Checkpoint
+from dspark_cli.sources.checkpoint import Checkpoint, positive_int
 
 RECURRENT_KINDS = frozenset({"linear_attention", "mamba", "recurrent", "conv"})
 
@@ -28,10 +28,10 @@ def target_facts(checkpoint: Checkpoint) -> Target:
     return Target(
         checkpoint.name,
         tuple(checkpoint.architectures),
-        _whole(config.get("num_hidden_layers")),
-        _whole(config.get("hidden_size")),
-        _whole(config.get("vocab_size")),
-        _whole(config.get("max_position_embeddings")),
+        positive_int(config.get("num_hidden_layers")),
+        positive_int(config.get("hidden_size")),
+        positive_int(config.get("vocab_size")),
+        positive_int(config.get("max_position_embeddings")),
         _is_recurrent(config),
     )
 
@@ -44,9 +44,5 @@ def _is_recurrent(config: dict[str, Any]) -> bool:
     return (
         (isinstance(pattern, str) and "M" in pattern)
         or isinstance(config.get("linear_attn_config"), dict)
-        or (_whole(config.get("full_attention_interval")) or 1) > 1
+        or (positive_int(config.get("full_attention_interval")) or 1) > 1
     )
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -116,6 +116,11 @@ def trained_draft_tokens(drafter: Checkpoint, method: Method) -> int:
     return block - 1 if starts_known else block
 
 
+def positive_int(value: Any) -> int | None:
+    """`value` where it is one; a field of config.json may hold anything."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         found = path.stat()
