@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dspark_cli.sources.checkpoint import Checkpoint, Method, positive_int
+from dspark_cli.sources.checkpoint import Checkpoint, Method, positive_int, samples_from_anchor
 
 XPRESS = frozenset({"Qwen3XPressModel", "DFlashQwen3XPressModel"})
+SLIDING = "sliding_attention"
+IN_TARGET = frozenset({"DeepseekV4ForCausalLM", "DeepseekV4ForConditionalGeneration", "DeepseekV41ForCausalLM"})
+TAKES_TARGETS_WIDTH = frozenset({"DFlashLagunaForCausalLM"})
 CANDIDATE_HEADS = frozenset({"DFlash2DraftModel", "DFlash2BeamDraftModel", "LiLiCorrDraftModel"})
 """Heads that only model runner V2 calls; V1 would draft without them, silently."""
 
@@ -24,7 +27,10 @@ class Drafter:
     architectures: tuple[str, ...]
     trained_tokens: int | None
     query_tokens_extra: int
+    samples_from_anchor: bool
     non_causal: bool
+    causal: bool
+    """Whether any layer is causal: a drafter may have both kinds."""
     full_layers: int
     sliding_layers: int
     latent: bool
@@ -44,6 +50,10 @@ class Drafter:
     confidence_head: bool
     in_target: bool
     """The drafter is part of the target's checkpoint (DeepSeek-V4)."""
+    sinks: bool
+    """Its attention has sinks."""
+    takes_targets_width: bool
+    """It reads hidden states of whatever width the target has."""
 
     @property
     def mixed(self) -> bool:
@@ -67,18 +77,19 @@ def drafter_facts(checkpoint: Checkpoint, method: Method, trained_tokens: int | 
     config = _flat(checkpoint.config)
     architectures = tuple(checkpoint.architectures)
     kinds = _layer_kinds(config)
-    fills_in = not config.get("sample_from_anchor", method is Method.DSPARK)
-    named = config.get("target_layer_ids", config.get("dspark_target_layer_ids"))
-    read_layers = named if isinstance(named, list) else []
+    from_anchor = samples_from_anchor(checkpoint, method)
+    in_target = bool(IN_TARGET.intersection(architectures))
     return Drafter(
         name=checkpoint.name,
         method=method,
         architectures=architectures,
         trained_tokens=trained_tokens,
-        query_tokens_extra=int(fills_in),
-        non_causal=_non_causal(config, kinds),
-        full_layers=sum(kind != "sliding_attention" for kind in kinds),
-        sliding_layers=sum(kind == "sliding_attention" for kind in kinds),
+        query_tokens_extra=int(not from_anchor),
+        samples_from_anchor=from_anchor,
+        non_causal=not all(_causal(checkpoint.config)),
+        causal=any(_causal(checkpoint.config)),
+        full_layers=sum(kind != SLIDING for kind in kinds),
+        sliding_layers=sum(kind == SLIDING for kind in kinds),
         latent=positive_int(config.get("kv_lora_rank")) is not None,
         head_dim=_head_dim(config),
         vocabulary=positive_int(config.get("vocab_size")),
@@ -87,10 +98,12 @@ def drafter_facts(checkpoint: Checkpoint, method: Method, trained_tokens: int | 
         rope_only_sizes_a_table=all(kind in CACHE_ONLY_ROPE for kind in _rope_types(config)),
         target_layers=positive_int(config.get("target_num_hidden_layers"))
         or (None if "K3DSparkModel" in architectures else positive_int(config.get("num_target_layers"))),
-        read_layers=tuple(layer for layer in read_layers if isinstance(layer, int)),
+        read_layers=tuple(_read_layers(config)),
         target_hidden_size=positive_int(config.get("target_hidden_size")) or positive_int(config.get("hidden_size")),
-        confidence_head=config.get("enable_confidence_head") is True,
-        in_target="DeepseekV4ForCausalLM" in architectures,
+        confidence_head=config.get("enable_confidence_head", in_target) is True,
+        in_target=in_target,
+        sinks=any(config.get(name) is True for name in ("attention_sink_bias", "add_swa_attention_sink_bias")),
+        takes_targets_width=bool(TAKES_TARGETS_WIDTH.intersection(architectures)),
     )
 
 
@@ -103,22 +116,37 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
     return parts
 
 
+def _read_layers(config: dict[str, Any]) -> list[int]:
+    """The `speculators` format counts a layer's output as the next one's input: one more."""
+    for name, shift in (("target_layer_ids", 0), ("dspark_target_layer_ids", 0), ("aux_hidden_state_layer_ids", 1)):
+        named = config.get(name)
+        if isinstance(named, list):
+            return [layer - shift for layer in named if isinstance(layer, int)]
+    return []
+
+
 def _layer_kinds(config: dict[str, Any]) -> list[str]:
-    count = positive_int(config.get("num_hidden_layers")) or 0
+    """`use_swa` makes windows of layers that nobody called sliding."""
+    count, kinds = positive_int(config.get("num_hidden_layers")) or 0, config.get("layer_types")
+    told = [str(kind) for kind in kinds[:count]] if isinstance(kinds, list) and len(kinds) >= count else []
+    if config.get("use_swa") is True and SLIDING not in told:
+        return [SLIDING] * count
+    return told or ["full_attention"] * count
+
+
+def _causal(config: dict[str, Any]) -> list[bool]:
+    """Of each layer, as `_dflash_layer_causal` of vLLM's qwen3_dflash.py resolves it, and its `speculators` reader."""
+    count = positive_int(_flat(config).get("num_hidden_layers")) or 1
+    if "speculators_model_type" in config:
+        return [not config.get("sliding_window_non_causal", True)] * count
+    nested = config.get("dflash_config")
+    told = (config.get("is_causal"), nested.get("causal") if isinstance(nested, dict) else None)
+    for setting in told:
+        if setting is not None:
+            return [bool(setting)] * count
     kinds = config.get("layer_types")
-    if config.get("use_swa") is True:
-        return ["sliding_attention"] * count
-    if isinstance(kinds, list) and len(kinds) >= count:
-        return [str(kind) for kind in kinds[:count]]
-    return ["full_attention"] * count
-
-
-def _non_causal(config: dict[str, Any], kinds: list[str]) -> bool:
-    for setting in ("is_causal", "causal"):
-        if config.get(setting) is not None:
-            return not config[setting]
-    causal_windows = isinstance(config.get("layer_types"), list)
-    return any(kind != "sliding_attention" or not causal_windows for kind in kinds) or not kinds
+    kinds = kinds[:count] if isinstance(kinds, list) else []
+    return [kind == SLIDING for kind in kinds] or [False] * count
 
 
 def _head_dim(config: dict[str, Any]) -> int | None:

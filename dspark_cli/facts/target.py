@@ -20,6 +20,7 @@ class Target:
     vocabulary: int | None
     longest: int | None
     recurrent: bool
+    multimodal: bool
 
 
 def target_facts(checkpoint: Checkpoint) -> Target:
@@ -33,6 +34,7 @@ def target_facts(checkpoint: Checkpoint) -> Target:
         positive_int(config.get("vocab_size")),
         positive_int(config.get("max_position_embeddings")),
         _is_recurrent(config),
+        isinstance(text, dict) and any(name in checkpoint.config for name in ("vision_config", "audio_config")),
     )
 
 

@@ -1,7 +1,7 @@
 """What is known before any rule is asked: checkpoints, GPUs, the vLLM, its patches, the user's own flags."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,9 +81,10 @@ def gather(asked: Asked, found: FoundVllm, distribution: str) -> Situation:
         target=_target(asked.model),
         drafter=drafter_facts(checkpoint, method, trained),
         method_evidence=evidence,
+        method_asked=asked.method is not None,
         method_of_checkpoint=_told_method(checkpoint),
         device=device,
-        vllm=read_vllm(found, distribution),
+        vllm=read_vllm(found, distribution, checkpoint.architectures),
         runner=_runner(device, os.environ),
         workload=asked.workload,
         policy=str(asked.policy),
@@ -148,7 +149,7 @@ def _runner(device: Device, environment: Mapping[str, str]) -> Runner:
     return asked_runner(environment) or (Runner.RUNNER_V2 if device.is_gpu else Runner.RUNNER_V1)
 
 
-def read_vllm(found: FoundVllm, distribution: str) -> InstalledVllm:
+def read_vllm(found: FoundVllm, distribution: str, architectures: Iterable[str] = ()) -> InstalledVllm:
     fields = frozenset(name for name in OPTIONAL_FIELDS if _has(found.tree, f"SpeculativeConfig.{name}"))
     drops = not _has(found.tree, "SpeculativeConfig.needs_eagle_block_drop")
     version = found.version or "of unknown version"
@@ -156,7 +157,17 @@ def read_vllm(found: FoundVllm, distribution: str) -> InstalledVllm:
     release = (
         (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 and all(n.isdecimal() for n in numbers) else (0, 0)
     )
-    return InstalledVllm(distribution, version, release, fields, drops)
+    unknown = frozenset(_not_in_registry(found.tree, architectures))
+    return InstalledVllm(distribution, version, release, fields, drops, unknown)
+
+
+def _not_in_registry(tree: SourceTree, architectures: Iterable[str]) -> Iterator[str]:
+    try:
+        registry = tree.text(Symbol("model_executor/models/registry.py", ""))
+    except UnreadableSource:
+        return
+    if registry is not None:
+        yield from (name for name in architectures if f'{name}"' not in registry)
 
 
 def _has(tree: SourceTree, name: str) -> bool:

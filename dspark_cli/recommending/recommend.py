@@ -14,6 +14,7 @@ from dspark_cli.recommending.rules.draft_tokens import SCHEDULE
 from dspark_cli.recommending.rules.registry import RULES
 from dspark_cli.recommending.saying import USER
 from dspark_cli.recommending.situation import Situation
+from dspark_cli.serving.secrets import MASK
 
 OWN_KEYS = ("method", "model", TOKENS)
 """Of the speculative configuration, those that `dspark-tool serve` has options for."""
@@ -75,6 +76,10 @@ def _not_checked(said: Sequence[Any], situation: Situation) -> Iterator[NotCheck
     yield from (part for part in said if isinstance(part, NotChecked))
     if not situation.vllm.known:
         yield NotChecked("release", f"the rules were read in vLLM 0.26 to 0.33, not in {situation.vllm.version}")
+    if situation.device.is_gpu and situation.vllm.known and situation.vllm.release < (0, 30):
+        yield NotChecked(
+            "model runner", "before 0.30 targets of experts or recurrent layers may run on V1; V2 is assumed"
+        )
     if situation.target.layers is None:
         yield NotChecked(
             "target", "the target's config.json cannot be read here, or does not say how many layers it has"
@@ -82,6 +87,8 @@ def _not_checked(said: Sequence[Any], situation: Situation) -> Iterator[NotCheck
 
 
 def _tool_args(config: dict[str, Any], situation: Situation) -> Iterator[str]:
+    if situation.method_of_checkpoint is not situation.drafter.method:
+        yield from ("--method", str(situation.drafter.method))
     if config.get(TOKENS) != situation.drafter.trained_tokens and TOKENS in config:
         yield from ("--tokens", str(config[TOKENS]))
     if situation.policy != Policy.VALIDITY:
@@ -89,11 +96,25 @@ def _tool_args(config: dict[str, Any], situation: Situation) -> Iterator[str]:
 
 
 def command_words(recommendation: Recommendation) -> list[str]:
-    """The words of the `dspark-tool serve` that starts it."""
+    """The words of the `dspark-tool serve` that starts it; secrets that were masked are left out."""
     extra = {key: value for key, value in recommendation.speculative_config.items() if key not in OWN_KEYS}
-    behind = [*recommendation.vllm_args, *(("--speculative-config", json.dumps(extra)) if extra else ())]
+    behind = [
+        *without_masked(recommendation.vllm_args),
+        *(("--speculative-config", json.dumps(extra)) if extra else ()),
+    ]
     start = ["dspark-tool", "serve", recommendation.target, "--draft", recommendation.drafter]
     return [*start, *recommendation.tool_args, *(("--", *behind) if behind else ())]
+
+
+def without_masked(words: Sequence[str]) -> list[str]:
+    """Without the options whose value was masked: pasted, the mask would become the value."""
+    kept: list[str] = []
+    for word in words:
+        if word == MASK:
+            del kept[-1:]
+        elif not word.endswith(f"={MASK}"):
+            kept.append(word)
+    return kept
 
 
 def require_no_conflict(recommendation: Recommendation) -> None:

@@ -18,6 +18,10 @@ from dspark_cli.sources.checkpoint import Method
 FIRST_KNOWN, LAST_KNOWN = (0, 26), (0, 33)
 """The releases whose sources the rules were read in."""
 
+FOR_RECURRENT_TARGETS = 7
+BUSY = 32
+"""Requests at once from which on a count should be measured: the best one falls as load rises."""
+
 
 class Goal(StrEnum):
     LATENCY = "latency"
@@ -43,6 +47,8 @@ class InstalledVllm:
     release: tuple[int, int]
     fields: frozenset[str]
     drops_trailing_block: bool
+    unknown_architectures: frozenset[str] = frozenset()
+    """Of the drafter's, those that its registry of models does not name."""
 
     @property
     def known(self) -> bool:
@@ -69,6 +75,7 @@ class Situation:
     options: GivenOptions = field(default_factory=lambda: GivenOptions([]))
     tokens_option: int | None = None
     """--tokens"""
+    method_asked: bool = False
     method_of_checkpoint: Method | None = None
     """None where config.json does not tell."""
     mended: frozenset[str] = frozenset()
@@ -86,4 +93,15 @@ class Situation:
             if isinstance(told, int):
                 return told
         counted = self.counted.keep if self.counted and self.counted.says_how_many else None
-        return most_tokens(self.profile, self.workload.concurrency) or counted or self.drafter.trained_tokens
+        return most_tokens(self.profile, self.workload.concurrency) or counted or self.tokens_without_figures
+
+    @property
+    def busy(self) -> bool:
+        return self.workload.goal is Goal.THROUGHPUT or (self.workload.concurrency or 0) >= BUSY
+
+    @property
+    def tokens_without_figures(self) -> int | None:
+        """As trained, and fewer where a target keeps a state for each and many requests run."""
+        trained = self.drafter.trained_tokens
+        capped = trained is not None and self.target.recurrent and self.busy
+        return min(trained, FOR_RECURRENT_TARGETS) if trained is not None and capped else trained

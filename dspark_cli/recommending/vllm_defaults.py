@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dspark_cli.facts.device import Device
 
 LARGEST_FROM, LARGE_FROM = 160 << 30, 70 << 30
+FIRST_WITH_LARGEST = (0, 28)
 
 
 @dataclass(frozen=True)
@@ -14,12 +15,12 @@ class StepDefaults:
     sequences: int
 
 
-def step_defaults(device: Device) -> StepDefaults | None:
+def step_defaults(device: Device, release: tuple[int, int]) -> StepDefaults | None:
     """None for a CPU, and for a GPU that does not tell its memory."""
     memory, name = device.memory_bytes, device.name.lower()
     if memory is None:
         return None
-    if memory >= LARGEST_FROM:
+    if memory >= LARGEST_FROM and release >= FIRST_WITH_LARGEST:
         return StepDefaults(16384, 1024)
     if memory >= LARGE_FROM and "a100" not in name:
         return StepDefaults(8192, 1024)

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dspark_cli.facts.recommendation import Choice, Recommendation
-from dspark_cli.recommending.recommend import command_words
+from dspark_cli.recommending.recommend import command_words, without_masked
 from dspark_cli.report.console import printable, result_console
 from dspark_cli.report.findings import indented, show_findings
 
@@ -29,9 +29,11 @@ def show_recommendation(recommendation: Recommendation) -> None:
     if findings or recommendation.not_checked:
         show_findings(console, findings, recommendation.not_checked)
     if recommendation.refused:
-        console.print(Text("\ndspark-tool serve refuses this; --allow-conflicts starts it all the same"))
+        console.print(Text("\ndspark-tool serve refuses this, until it is mended or allowed (--allow-conflicts)"))
         return
     console.print(Text("\nserve it", "bold"))
+    if len(without_masked(recommendation.vllm_args)) < len(recommendation.vllm_args):
+        console.print(Text("(with your secrets, which are left out here)"))
     console.print(Text(printable(shlex.join(command_words(recommendation)))), soft_wrap=True)
 
 

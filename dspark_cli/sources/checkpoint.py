@@ -97,23 +97,36 @@ def drafter_method(drafter: Checkpoint) -> Method:
 def trained_draft_tokens(drafter: Checkpoint, method: Method) -> int:
     """How many tokens a draft step yields as trained.
 
-    A DFlash block starts with the token that is already known (the anchor), so it yields one token less than the
-    block is long, unless it was trained to sample from the anchor too. A DSpark block yields its length.
+    A block that starts with the token that is already known (the anchor) yields one token less than it is long, unless
+    it was trained to sample from the anchor too.
 
     Raises:
         BadInput: config.json gives no usable block size.
     """
-    nested = drafter.config.get("dflash_config")
-    settings = {**drafter.config, **(nested if isinstance(nested, dict) else {})}
+    settings = _draft_settings(drafter)
     block = settings.get("block_size", settings.get("dspark_block_size"))
-    shortest = 2 if method is Method.DFLASH else 1
+    from_anchor = samples_from_anchor(drafter, method)
+    shortest = 1 if from_anchor else 2
     if not isinstance(block, int) or isinstance(block, bool) or block < shortest:
         raise BadInput(
             f"{drafter.name}/config.json has no usable block_size ({block!r}), so the trained draft length is unknown",
             "give it: --tokens N",
         )
-    starts_known = method is Method.DFLASH and not settings.get("sample_from_anchor", False)
-    return block - 1 if starts_known else block
+    return block if from_anchor else block - 1
+
+
+def samples_from_anchor(drafter: Checkpoint, method: Method) -> bool:
+    """Whether the first place of a block, which holds the token that is already known, drafts a token too.
+
+    A DSpark drafter does as a rule, except in the `speculators` format; a DFlash drafter only where it says so.
+    """
+    as_a_rule = method is Method.DSPARK and "speculators_model_type" not in drafter.config
+    return bool(_draft_settings(drafter).get("sample_from_anchor", as_a_rule))
+
+
+def _draft_settings(drafter: Checkpoint) -> dict[str, Any]:
+    nested = drafter.config.get("dflash_config")
+    return {**drafter.config, **(nested if isinstance(nested, dict) else {})}
 
 
 def positive_int(value: Any) -> int | None:

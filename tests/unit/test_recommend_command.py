@@ -72,6 +72,7 @@ def test_the_configuration_file_has_the_settings_and_no_secret(tmp_path: Path) -
     )
 
     settings = yaml.safe_load(file.read_text())
+    assert "***" not in done.stdout
     assert settings["model"] == QWEN[0]
     assert (settings["max-model-len"], settings["enable-lora"]) == ("8k", True)
     assert settings["speculative-config"]["attention_backend"] == "FLASH_ATTN"

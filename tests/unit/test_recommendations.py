@@ -8,7 +8,7 @@ import pytest
 
 from dspark_cli.draft_context.policy import Policy
 from dspark_cli.facts.device import Device
-from dspark_cli.facts.drafter import drafter_facts
+from dspark_cli.facts.drafter import Drafter, drafter_facts
 from dspark_cli.facts.gpu_kind import gpu_kind
 from dspark_cli.facts.measured_profile import BestCount, MeasuredProfile
 from dspark_cli.facts.recommendation import Recommendation
@@ -19,7 +19,7 @@ from dspark_cli.recommending.gather import OPTIONAL_FIELDS
 from dspark_cli.recommending.given_options import GivenOptions
 from dspark_cli.recommending.recommend import recommend
 from dspark_cli.recommending.situation import Goal, InstalledVllm, Situation, Workload
-from dspark_cli.sources.checkpoint import Method, drafter_method, read_checkpoint, trained_draft_tokens
+from dspark_cli.sources.checkpoint import Checkpoint, Method, drafter_method, read_checkpoint, trained_draft_tokens
 from tests.paths import DFLASH, DSPARK, TARGET, TESTS
 
 PUBLIC = TESTS.parent / "benchmarks" / "public_models"
@@ -240,10 +240,79 @@ CASES = (
         "context parallelism before drafts were replicated",
         QWEN,
         gpu="h200",
-        release=(0, 30),
+        release=(0, 28),
         vllm_args=("-tp", "2", "-dcp", "2"),
         config={TOKENS: 15, **FA},
         refused=("dcp-before-replication",),
+    ),
+    Case(
+        "context parallelism in the releases that were right for equal heads",
+        QWEN,
+        gpu="h200",
+        release=(0, 30),
+        vllm_args=("-tp", "2", "-dcp", "2"),
+        config={TOKENS: 15, **FA},
+        traps=("dcp-before-replication",),
+    ),
+    Case(
+        "pipeline stages, which only some targets can",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-pp", "2"),
+        config={TOKENS: 15, **FA},
+        traps=("stages-before-drafter",),
+    ),
+    Case(
+        "pipeline stages in a release that refuses them",
+        QWEN,
+        gpu="h200",
+        release=(0, 29),
+        vllm_args=("-pp", "2"),
+        config={TOKENS: 15, **FA},
+        refused=("stages-before-drafter",),
+    ),
+    Case(
+        "a confidence head on a GPU whose attention replays one length",
+        QWEN_DSPARK,
+        gpu="l40s",
+        workload=THROUGHPUT,
+        config={TOKENS: 7, **FA},
+    ),
+    Case(
+        "adaptive verification with pipeline stages",
+        QWEN_DSPARK,
+        gpu="h200",
+        given={"enable_adaptive_verification": True},
+        vllm_args=("-pp", "2"),
+        config={TOKENS: 7, **FA, "enable_adaptive_verification": True},
+        refused=("adaptive-verification-refused",),
+        traps=("stages-before-drafter",),
+    ),
+    Case(
+        "an fp8 cache on Ampere leaves the choice to vLLM",
+        QWEN,
+        gpu="a100",
+        vllm_args=("--kv-cache-dtype", "fp8"),
+        config={TOKENS: 15},
+    ),
+    Case(
+        "a step that drafts fill wholly",
+        QWEN,
+        gpu="h200",
+        workload=Workload(concurrency=64),
+        release=(0, 32),
+        vllm_args=("--max-num-batched-tokens", "900"),
+        config={TOKENS: 15, **FA},
+        refused=("drafts-take-batched-tokens",),
+    ),
+    Case(
+        "the number that this tool recommends is no trap",
+        QWEN,
+        gpu="h200",
+        workload=Workload(concurrency=64),
+        release=(0, 32),
+        vllm_args=("--max-num-batched-tokens", str(8192 + 64 * 15)),
+        config={TOKENS: 15, **FA},
     ),
     Case(
         "context parallelism of 1 is none",
@@ -391,6 +460,7 @@ def situation(case: Case, profile: MeasuredProfile | None = None) -> Situation:
         target=target_facts(read_checkpoint(str(case.pair[0]))),
         drafter=drafter_facts(checkpoint, method, trained_draft_tokens(checkpoint, method)),
         method_evidence="its architecture",
+        method_of_checkpoint=method,
         device=Device(kind.device_name, 1, kind.compute_capability, kind.memory_bytes) if kind else Device("CPU", 1),
         vllm=InstalledVllm("vllm", f"0.{case.release[1]}.0", case.release, frozenset(fields), case.release < (0, 33)),
         runner=Runner.RUNNER_V1 if case.v1 else Runner.RUNNER_V2,
@@ -521,6 +591,78 @@ def test_nothing_follows_from_broken_acceptance() -> None:
 
     assert result.speculative_config[TOKENS] == 15
     assert [trap.id for trap in result.traps] == ["counted-acceptance-is-broken"]
+
+
+def drafter(**config: object) -> Drafter:
+    whole = {"architectures": ["DFlashDraftModel"], "num_hidden_layers": 2, "block_size": 8, **config}
+    checkpoint = Checkpoint("drafter", whole)
+    method = drafter_method(checkpoint)
+    return drafter_facts(checkpoint, method, trained_draft_tokens(checkpoint, method))
+
+
+MIXED = ["sliding_attention", "full_attention"]
+
+
+@pytest.mark.parametrize(
+    ("config", "causal", "non_causal"),
+    [
+        ({}, False, True),
+        ({"layer_types": ["full_attention"] * 2}, False, True),
+        ({"layer_types": MIXED}, True, True),
+        ({"layer_types": ["sliding_attention"] * 2}, True, False),
+        ({"layer_types": MIXED, "is_causal": False}, False, True),
+        ({"layer_types": MIXED, "dflash_config": {"causal": True}}, True, False),
+        ({"layer_types": MIXED, "is_causal": True, "dflash_config": {"causal": False}}, True, False),
+        ({"dflash_config": {"use_swa": True}}, False, True),
+        ({"speculators_model_type": "dflash", "transformer_layer_config": {"layer_types": MIXED}}, False, True),
+        ({"speculators_model_type": "dflash", "sliding_window_non_causal": False}, True, False),
+    ],
+)
+def test_causality_is_vllms(config: dict[str, object], causal: bool, non_causal: bool) -> None:
+    facts = drafter(**config)
+
+    assert (facts.causal, facts.non_causal) == (causal, non_causal)
+
+
+def test_layers_of_one_mask_may_share_a_group() -> None:
+    one_mask = replace(situation(DENSE).drafter, full_layers=1, sliding_layers=4, causal=False)
+    case = Case("", QWEN, gpu="h200", vllm_args=("--disable-hybrid-kv-cache-manager",))
+
+    result = recommend(replace(situation(case), drafter=one_mask), case.vllm_args)
+
+    assert result.refused == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "tokens", "extra"),
+    [
+        ({}, 7, 1),
+        ({"architectures": ["Qwen3DSparkModel"]}, 8, 0),
+        ({"architectures": ["Qwen3DSparkModel"], "sample_from_anchor": False}, 7, 1),
+        ({"architectures": ["Qwen3DSparkModel"], "speculators_model_type": "dspark"}, 7, 1),
+    ],
+)
+def test_a_blocks_first_place_drafts_or_is_known(config: dict[str, object], tokens: int, extra: int) -> None:
+    facts = drafter(**config)
+
+    assert (facts.trained_tokens, facts.query_tokens_extra) == (tokens, extra)
+
+
+def test_a_layout_that_vllm_refuses_is_refused() -> None:
+    facts = drafter(dflash_config={"sample_from_anchor": True})
+
+    result = recommend(replace(situation(DENSE), drafter=replace(facts, target_layers=36, target_hidden_size=4096)), ())
+
+    assert "anchor-layout-not-served" in [finding.id for finding in result.refused]
+
+
+def test_an_architecture_that_the_release_lacks_is_told() -> None:
+    there = situation(DENSE)
+    lacking = replace(there.vllm, unknown_architectures=frozenset({"DFlashDraftModel"}))
+
+    result = recommend(replace(there, vllm=lacking), ())
+
+    assert [trap.id for trap in result.traps] == ["architecture-not-in-release"]
 
 
 def test_another_method_than_the_checkpoints_is_told() -> None:

@@ -4,23 +4,24 @@ from collections.abc import Iterator
 
 from dspark_cli.facts.recommendation import Choice
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
-from dspark_cli.recommending.rules.draft_tokens import BUSY
 from dspark_cli.recommending.saying import speculative
-from dspark_cli.recommending.situation import Goal, Situation
+from dspark_cli.recommending.situation import Situation
 from dspark_cli.sources.checkpoint import Method
 
 KEY = "enable_adaptive_verification"
+REPLAYS_ANY_LENGTH = (9, 10)
+"""Compute capabilities whose FlashAttention (3 and 4) replays decode graphs of requests with different lengths."""
 SOURCE = "vLLM 0.33 spec_decode/adaptive_verification.py, config/vllm.py: _validate_adaptive_verification"
 
 
 def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
-    drafter, load = situation.drafter, situation.workload
+    drafter, busy = situation.drafter, situation.busy
     if situation.given.get(KEY) is True:
         yield from _conflicts(situation)
     if KEY not in situation.vllm.fields or drafter.method is not Method.DSPARK or situation.on_v1:
         return
-    busy = load.goal is Goal.THROUGHPUT or (load.concurrency or 0) >= BUSY
-    if drafter.confidence_head and busy and not any(_hindrances(situation)):
+    replays = (situation.device.compute_capability or (0, 0))[0] in REPLAYS_ANY_LENGTH
+    if drafter.confidence_head and busy and replays and not any(_hindrances(situation)):
         yield speculative(
             KEY,
             True,
@@ -31,9 +32,12 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
         )
     else:
         why = (
-            "off: it pays where many requests share a step (say --throughput or --concurrency N)"
-            if drafter.confidence_head
-            else "off: the drafter has no trained confidence head"
+            "off: the drafter has no trained confidence head"
+            if not drafter.confidence_head
+            else "off: it pays where many requests share a step (say --throughput or --concurrency N)"
+            if not busy
+            else "off: this GPU's attention replays no graph of requests with different lengths, or another setting of"
+            " yours stands against it"
         )
         yield speculative(KEY, None, why, SOURCE, Confidence.LIKELY)
 
@@ -54,9 +58,16 @@ def _conflicts(situation: Situation) -> Iterator[Finding]:
 def _hindrances(situation: Situation) -> Iterator[tuple[str, str]]:
     if situation.options.is_on("--enable-lora"):
         yield "with LoRA", "leave one of the two out"
-    if situation.options.is_on("--enforce-eager"):
-        yield "without full CUDA graphs", "leave --enforce-eager out"
+    if (situation.options.number("--pipeline-parallel-size") or 1) > 1:
+        yield "with pipeline parallelism", "leave one of the two out"
+    if situation.options.is_on("--enforce-eager") or _without_full_graphs(situation):
+        yield "without full CUDA graphs", "leave --enforce-eager and cudagraph_mode out"
     if situation.on_v1:
         yield "on model runner V1", "unset VLLM_USE_V2_MODEL_RUNNER"
     if situation.options.is_on("--enable-return-routed-experts"):
         yield "with --enable-return-routed-experts", "leave one of the two out"
+
+
+def _without_full_graphs(situation: Situation) -> bool:
+    told = (situation.options.text("--compilation-config") or "").replace(" ", "").upper()
+    return any(f'"CUDAGRAPH_MODE":"{mode}"' in told for mode in ("PIECEWISE", "NONE"))

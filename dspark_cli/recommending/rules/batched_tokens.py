@@ -46,7 +46,7 @@ def _room_for_queries(situation: Situation, tokens: int, given: int | None) -> I
             source=source,
             confidence=Confidence.CERTAIN,
         )
-    defaults, needed = step_defaults(situation.device), (sequences or 0) * query
+    defaults, needed = step_defaults(situation.device, situation.vllm.release), (sequences or 0) * query
     if defaults and needed > defaults.batched_tokens:
         reason = (
             f"{sequences} requests at once need {query} query tokens each to draft; with vLLM's"
@@ -54,12 +54,15 @@ def _room_for_queries(situation: Situation, tokens: int, given: int | None) -> I
         )
         yield of_vllm(OPTION, needed, reason, source, Confidence.CERTAIN)
     else:
-        yield of_vllm(OPTION, None, "vLLM's: drafts take nothing of a step's tokens here", source, Confidence.CERTAIN)
+        most = f"; at most {defaults.batched_tokens // query:,} requests draft at once" if defaults else ""
+        reason = f"vLLM's: drafts take nothing of a step's tokens here{most}"
+        yield of_vllm(OPTION, None, reason, source, Confidence.CERTAIN)
 
 
 def _room_for_slots(situation: Situation, tokens: int, given: int | None) -> Iterator[Choice | Finding]:
-    slots = tokens if situation.drafter.method is Method.DFLASH else tokens - 1
-    early, defaults = situation.vllm.release < (0, 28), step_defaults(situation.device)
+    early = situation.vllm.release < (0, 28)
+    slots = tokens if situation.drafter.method is Method.DFLASH and not early else tokens - 1
+    defaults = step_defaults(situation.device, situation.vllm.release)
     sequences = situation.options.number(SEQUENCES) or (defaults.sequences if defaults else None)
     running = sequences if early else situation.workload.concurrency
     source = (
@@ -67,7 +70,8 @@ def _room_for_slots(situation: Situation, tokens: int, given: int | None) -> Ite
         if early
         else "vLLM 0.28 to 0.32 v1/core/sched/scheduler.py: draft_slots"
     )
-    if running is not None and given is not None:
+    wanted = defaults.batched_tokens if defaults else 0
+    if running is not None and given is not None and given - running * slots < max(wanted, 1):
         yield _taken_from_the_users(given, running, slots, source)
     if running is None or defaults is None:
         reason = f"vLLM's; each running request takes {slots} tokens of a step for its drafts"
@@ -81,9 +85,10 @@ def _room_for_slots(situation: Situation, tokens: int, given: int | None) -> Ite
 
 def _taken_from_the_users(given: int, running: int, slots: int, source: str) -> Finding:
     taken = running * slots
+    nothing_left = given <= taken
     return Finding(
         "drafts-take-batched-tokens",
-        Severity.WARNING,
+        Severity.ERROR if nothing_left else Severity.WARNING,
         f"of {given:,} tokens a step, {taken:,} go to draft slots of {running:,} requests, so that"
         f" {max(given - taken, 0):,} are left for prompts",
         {"max_num_batched_tokens": given, "draft_slots": taken, "requests": running},

@@ -9,6 +9,7 @@ from dspark_cli.recommending.situation import Situation
 DCP = "--decode-context-parallel-size"
 HYBRID_OFF = "--disable-hybrid-kv-cache-manager"
 FIRST_REPLICATED = (0, 31)
+RIGHT_FOR_EQUAL_HEADS = (0, 29)
 Evidence = dict[str, int | float | str | bool | None]
 
 
@@ -18,7 +19,7 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
     hybrid_off = options.is_on(HYBRID_OFF) is True
     if ranks > 1:
         yield from _sharded(situation, ranks, hybrid_off)
-    if hybrid_off and drafter.mixed:
+    if hybrid_off and drafter.mixed and drafter.causal and drafter.non_causal:
         yield Finding(
             "mixed-masks-in-one-group",
             Severity.ERROR,
@@ -46,14 +47,16 @@ def _sharded(situation: Situation, ranks: int, hybrid_off: bool) -> Iterator[Fin
             confidence=Confidence.LIKELY,
         )
     elif situation.vllm.known and situation.vllm.release < FIRST_REPLICATED:
+        in_part = situation.vllm.release >= RIGHT_FOR_EQUAL_HEADS
+        heads = ", which is right only where all ranks of a group hold the same draft heads" if in_part else ""
         yield Finding(
             "dcp-before-replication",
-            Severity.ERROR,
-            f"vLLM {version} does not know that a drafter's KV is replicated over context parallel ranks",
+            Severity.WARNING if in_part else Severity.ERROR,
+            f"vLLM {version} does not know that a drafter's KV is replicated over context parallel ranks{heads}",
             evidence,
             "vLLM 0.31 or later, or --decode-context-parallel-size 1",
             source="patches dcp_specs, dcp_slot_mapping; native since 0.31",
-            confidence=Confidence.CERTAIN,
+            confidence=Confidence.LIKELY if in_part else Confidence.CERTAIN,
         )
     if hybrid_off and situation.options.text("--kv-transfer-config") is not None:
         yield Finding(

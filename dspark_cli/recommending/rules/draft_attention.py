@@ -15,6 +15,7 @@ KEY = "attention_backend"
 FA, FLASHINFER, TRITON = "FLASH_ATTN", "FLASHINFER", "TRITON_ATTN"
 SELECTOR = "vLLM 0.33 platforms/cuda.py: _get_backend_priorities"
 LARGEST_HEAD_OF_FA2 = 256
+OLDEST_OF_FA, FP8_IN_TRITON = (8, 0), (8, 9)
 NON_CAUSAL_LATENT_DCP = ("FLASHINFER_MLA", "TOKENSPEED_MLA")
 
 
@@ -40,6 +41,11 @@ def _choice(situation: Situation) -> Choice:
         return _left("latent attention has backends of its own, and vLLM orders them by GPU", SELECTOR)
     if not drafter.non_causal:
         return _left("all its layers are causal: every backend can do them, and vLLM takes the fastest", SELECTOR)
+    if capability < OLDEST_OF_FA or situation.target.multimodal or (drafter.sinks and capability[0] not in (9, 10)):
+        return _left(
+            "this GPU, sinks or a multimodal target rule out FlashAttention in places: vLLM takes what it can do",
+            "vLLM 0.33 flash_attn.py: supports_compute_capability, supports_combination",
+        )
     if (drafter.head_dim or 0) > LARGEST_HEAD_OF_FA2:
         return _left(
             f"heads of {drafter.head_dim} need FlashAttention 4 or another backend: vLLM tests what is built",
@@ -61,6 +67,8 @@ def _with_fp8_cache(capability: tuple[int, int]) -> Choice:
             " into full CUDA graphs"
         )
         return speculative(KEY, FLASHINFER, reason, source, Confidence.LIKELY)
+    if capability < FP8_IN_TRITON:
+        return _left("an fp8 cache leaves few backends on this GPU: vLLM takes what it can do", source)
     reason = "an fp8 cache rules out FlashAttention on this GPU, and FlashInfer drafts non-causally without CUDA graphs"
     return speculative(KEY, TRITON, reason, source, Confidence.POSSIBLE)
 

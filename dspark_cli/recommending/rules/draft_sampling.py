@@ -44,6 +44,6 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
 
 def _logit_bytes(situation: Situation) -> int | None:
     vocabulary, tokens = situation.target.vocabulary, situation.draft_tokens
-    defaults = step_defaults(situation.device)
+    defaults = step_defaults(situation.device, situation.vllm.release)
     sequences = situation.options.number("--max-num-seqs") or (defaults.sequences if defaults else None)
     return vocabulary * tokens * sequences * BYTES_A_LOGIT if vocabulary and tokens and sequences else None

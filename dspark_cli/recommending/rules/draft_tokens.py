@@ -7,14 +7,10 @@ from dspark_cli.findings.acceptance.evidence import WORTH
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.measured import most_tokens, nearest, schedule_worth_giving
 from dspark_cli.recommending.saying import CHECKPOINT, speculative
-from dspark_cli.recommending.situation import Goal, Situation
-from dspark_cli.sources.checkpoint import Method
+from dspark_cli.recommending.situation import Situation
 
 KEY = "num_speculative_tokens"
 SCHEDULE = "num_speculative_tokens_per_batch_size"
-FOR_RECURRENT_TARGETS = 7
-BUSY = 32
-"""Requests at once from which on a count should be measured: the best one falls as load rises."""
 
 
 def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
@@ -61,14 +57,14 @@ def _counted(situation: Situation) -> Choice | None:
 
 
 def _trained(situation: Situation) -> Choice | None:
-    drafter, busy = situation.drafter, _is_busy(situation)
-    trained = drafter.trained_tokens
-    if trained is None:
+    drafter, busy = situation.drafter, situation.busy
+    trained, tokens = drafter.trained_tokens, situation.tokens_without_figures
+    if trained is None or tokens is None:
         return None
-    if situation.target.recurrent and busy and trained > FOR_RECURRENT_TARGETS:
+    if tokens < trained:
         return speculative(
             KEY,
-            FOR_RECURRENT_TARGETS,
+            tokens,
             f"the target's recurrent layers keep a state for each drafted token, so fewer of them leave room for more"
             f" requests; of {trained} the last positions are seldom accepted",
             "planned here: inspect-cache of Qwen3.6-27B, 15 tokens 511,804 KV tokens, 7 tokens 683,733",
@@ -76,7 +72,7 @@ def _trained(situation: Situation) -> Choice | None:
         )
     layout = (
         "one less than its block, which begins with the known token"
-        if drafter.method is Method.DFLASH and drafter.query_tokens_extra
+        if drafter.query_tokens_extra
         else "its block, which is drafted from the first place on"
     )
     unsure = "; at this load fewer may be better: measure it with dspark-tool tune" if busy else ""
@@ -87,11 +83,6 @@ def _trained(situation: Situation) -> Choice | None:
         CHECKPOINT,
         Confidence.POSSIBLE if busy else Confidence.LIKELY,
     )
-
-
-def _is_busy(situation: Situation) -> bool:
-    load = situation.workload
-    return load.goal is Goal.THROUGHPUT or (load.concurrency or 0) >= BUSY
 
 
 def _schedule(situation: Situation) -> Iterator[Choice | Finding]:

@@ -39,7 +39,8 @@ def _disagreements(situation: Situation) -> Iterator[str]:
         yield f"it was made for {drafter.target_layers} layers, and the target has {target.layers}"
     if target.layers and drafter.read_layers and max(drafter.read_layers) >= target.layers:
         yield f"it reads layer {max(drafter.read_layers)}, and the target's last is {target.layers - 1}"
-    if target.hidden_size and drafter.target_hidden_size and drafter.target_hidden_size != target.hidden_size:
-        yield f"it reads hidden states of {drafter.target_hidden_size}, and the target's have {target.hidden_size}"
+    width = None if drafter.takes_targets_width else drafter.target_hidden_size
+    if target.hidden_size and width and width != target.hidden_size:
+        yield f"it reads hidden states of {width}, and the target's have {target.hidden_size}"
     if target.vocabulary and drafter.vocabulary and drafter.vocabulary > target.vocabulary:
         yield f"it drafts from {drafter.vocabulary} tokens, and the target knows {target.vocabulary}"

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 
 from dspark_cli.facts.recommendation import Choice
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
-from dspark_cli.recommending.saying import CHECKPOINT, speculative
+from dspark_cli.recommending.saying import CHECKPOINT, USER, speculative
 from dspark_cli.recommending.situation import Situation
 from dspark_cli.sources.checkpoint import Method
 
 
 def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
     drafter = situation.drafter
-    yield speculative("method", str(drafter.method), situation.method_evidence, CHECKPOINT, Confidence.CERTAIN)
+    source = USER if situation.method_asked else CHECKPOINT
+    yield speculative("method", str(drafter.method), situation.method_evidence, source, Confidence.CERTAIN)
+    yield from _layout_not_served(situation)
+    yield from _architecture_not_there(situation)
     yield from _replaced_file_settings(situation)
     yield from _of_another_method(situation)
     if not situation.on_v1:
@@ -71,4 +74,35 @@ def _replaced_file_settings(situation: Situation) -> Iterator[Finding]:
         "move it to the command line, where it is merged: -- --speculative-config '{...}'",
         source="vLLM utils/argparse_utils.py: arguments of the command line come after those of the file",
         confidence=Confidence.CERTAIN,
+    )
+
+
+def _layout_not_served(situation: Situation) -> Iterator[Finding]:
+    drafter = situation.drafter
+    if drafter.method is not Method.DFLASH or not drafter.samples_from_anchor or situation.vllm.release < (0, 28):
+        return
+    yield Finding(
+        "anchor-layout-not-served",
+        Severity.ERROR,
+        f"{drafter.name} was trained to draft from its block's first place (sample_from_anchor), and vLLM refuses that"
+        " of a DFlash drafter",
+        {},
+        "a drafter with the usual layout; one of the DSpark kind with its own method",
+        source="vLLM 0.28 to 0.33 spec_decode/dflash/speculator.py",
+        confidence=Confidence.LIKELY if situation.on_v1 else Confidence.CERTAIN,
+    )
+
+
+def _architecture_not_there(situation: Situation) -> Iterator[Finding]:
+    unknown = [name for name in situation.drafter.architectures if name in situation.vllm.unknown_architectures]
+    if not unknown:
+        return
+    yield Finding(
+        "architecture-not-in-release",
+        Severity.WARNING,
+        f"vLLM {situation.vllm.version} has no model for {', '.join(unknown)}, unless a plugin brings it",
+        {},
+        "a later vLLM",
+        source="model_executor/models/registry.py of that vLLM",
+        confidence=Confidence.LIKELY,
     )

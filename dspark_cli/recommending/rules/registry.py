@@ -19,6 +19,7 @@ from dspark_cli.recommending.rules import (
     graphs,
     lengths,
     method,
+    pipeline_parallel,
     prefix_caching,
     trailing_block,
 )
@@ -42,5 +43,6 @@ RULES: tuple[Rule, ...] = (
     graphs.rule,
     lengths.rule,
     context_parallel.rule,
+    pipeline_parallel.rule,
     cache_groups.rule,
 )
