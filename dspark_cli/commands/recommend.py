@@ -10,9 +10,9 @@ from dspark_cli.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
     from dspark_cli.facts.measured_profile import MeasuredProfile
-    from dspark_cli.facts.recommendation import Recommendation
     from dspark_cli.patches.found_vllm import FoundVllm
     from dspark_cli.recommending.counted import CountedAcceptance
+    from dspark_cli.recommending.recommendation import Recommendation
     from dspark_cli.recommending.situation import Goal
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from dspark_cli.draft_context.policy import Policy
 from dspark_cli.errors import NotFit
-from dspark_cli.facts.recommendation import Choice, Place, Recommendation
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.recommending.recommendation import Choice, Place, Recommendation
 from dspark_cli.recommending.rules.draft_tokens import KEY as TOKENS
 from dspark_cli.recommending.rules.draft_tokens import SCHEDULE
 from dspark_cli.recommending.rules.registry import RULES

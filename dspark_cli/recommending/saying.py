@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dspark_cli.facts.recommendation import Choice, Place
 from dspark_cli.findings.finding import Confidence
+from dspark_cli.recommending.recommendation import Choice, Place
 
 CHECKPOINT = "the drafter's config.json"
 USER = "your own flag"

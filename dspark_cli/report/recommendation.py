@@ -6,8 +6,8 @@ import shlex
 from rich.table import Table
 from rich.text import Text
 
-from dspark_cli.facts.recommendation import Choice, Recommendation
 from dspark_cli.recommending.recommend import command_words, without_masked
+from dspark_cli.recommending.recommendation import Choice, Recommendation
 from dspark_cli.report.console import printable, result_console
 from dspark_cli.report.findings import indented, show_findings
 

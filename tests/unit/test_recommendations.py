@@ -11,13 +11,13 @@ from dspark_cli.facts.device import Device
 from dspark_cli.facts.drafter import Drafter, drafter_facts
 from dspark_cli.facts.gpu_kind import gpu_kind
 from dspark_cli.facts.measured_profile import BestCount, MeasuredProfile
-from dspark_cli.facts.recommendation import Recommendation
 from dspark_cli.facts.target import target_facts
 from dspark_cli.patches.patch import Place as Runner
 from dspark_cli.recommending.counted import CountedAcceptance
 from dspark_cli.recommending.gather import OPTIONAL_FIELDS
 from dspark_cli.recommending.given_options import GivenOptions
 from dspark_cli.recommending.recommend import recommend
+from dspark_cli.recommending.recommendation import Recommendation
 from dspark_cli.recommending.situation import Goal, InstalledVllm, Situation, Workload
 from dspark_cli.sources.checkpoint import Checkpoint, Method, drafter_method, read_checkpoint, trained_draft_tokens
 from tests.paths import DFLASH, DSPARK, TARGET, TESTS

@@ -6,8 +6,8 @@ step's budget for each request in it; 0.33 takes none, and lets fewer requests r
 
 from collections.abc import Iterator
 
-from dspark_cli.facts.recommendation import Choice
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.recommending.recommendation import Choice
 from dspark_cli.recommending.saying import of_vllm
 from dspark_cli.recommending.situation import Situation
 from dspark_cli.recommending.vllm_defaults import step_defaults

@@ -6,8 +6,8 @@ A drafter never inherits the target's `--attention-backend`; left out, vLLM pick
 from collections.abc import Iterator
 
 from dspark_cli.facts.device import UNKNOWN_GPU
-from dspark_cli.facts.recommendation import Choice
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.recommending.recommendation import Choice
 from dspark_cli.recommending.saying import speculative
 from dspark_cli.recommending.situation import Situation
 

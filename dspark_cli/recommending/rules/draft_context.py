@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from dspark_cli.draft_context.policy import Policy
-from dspark_cli.facts.recommendation import Choice
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.recommending.recommendation import Choice
 from dspark_cli.recommending.situation import Situation
 
 ID = "draft-context-does-not-fit"

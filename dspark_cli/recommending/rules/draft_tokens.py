@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from dspark_cli.facts.recommendation import Choice
 from dspark_cli.findings.acceptance.evidence import WORTH
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.measured import most_tokens, nearest, schedule_worth_giving
+from dspark_cli.recommending.recommendation import Choice
 from dspark_cli.recommending.saying import CHECKPOINT, speculative
 from dspark_cli.recommending.situation import Situation
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from dspark_cli.facts.recommendation import Choice
 from dspark_cli.findings.finding import Finding, NotChecked
+from dspark_cli.recommending.recommendation import Choice
 from dspark_cli.recommending.rules import (
     adaptive_verification,
     batched_tokens,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from dspark_cli.facts.recommendation import Choice
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.recommending.recommendation import Choice
 from dspark_cli.recommending.saying import speculative
 from dspark_cli.recommending.situation import Situation
 
