@@ -73,7 +73,10 @@ def profile_of_restored(server: LiveServer, file: Path) -> Path:
     """Keep the profile of the time in which the connector restores the prompts, twice, and print it."""
     before = Server(server.url).counters()
     command = [TOOL, "acceptance", "--url", server.url, "--watch", str(LOOK_EVERY_S), "--json"]
-    with file.open("w") as output, subprocess.Popen(command, stdout=output, env=offline_environment()) as watching:
+    with (
+        file.open("w") as output,
+        subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, env=offline_environment()) as watching,
+    ):
         time.sleep(2 * LOOK_EVERY_S)
         for _ in range(2):
             Server(server.url).empty_prefix_cache()

@@ -28,6 +28,13 @@ class Traffic:
         return _share(self.prefix_hits, self.prefix_queries)
 
     @property
+    def restored_rate(self) -> float | None:
+        """Of the prompt tokens, by the server's own cache or by a KV connector, which is asked for what that lacks."""
+        if self.prefix_queries and self.prefix_hits is not None:
+            return min(1.0, (self.prefix_hits + (self.external_hits or 0)) / self.prefix_queries)
+        return self.external_hit_rate
+
+    @property
     def external_hit_rate(self) -> float | None:
         return _share(self.external_hits, self.external_queries)
 

@@ -159,6 +159,24 @@ def test_a_published_collapse_is_named() -> None:
     assert "position-0-only" in ids(of_counts(counted, hits))
 
 
+def test_a_collapse_of_what_a_connector_restored_is_named_too() -> None:
+    """The server's own cache hits nothing there: vLLM counts the connector's tokens apart."""
+    counted = DraftCounters(15_225, 106_575, 490, (457, 33, 0, 0, 0, 0, 0))
+    hits = Traffic(prefix_queries=4_000_000, prefix_hits=0, external_queries=4_000_000, external_hits=3_900_000)
+
+    report = of_counts(counted, hits)
+
+    assert ids(report) & FAULTS == {"position-0-only"}
+    assert "98% of the prompt tokens were restored, most of them by a KV connector" in report.findings[0].what
+
+
+def test_a_connector_that_restored_nothing_is_not_blamed() -> None:
+    counted = DraftCounters(15_225, 106_575, 490, (457, 33, 0, 0, 0, 0, 0))
+    none = Traffic(prefix_queries=4_000_000, prefix_hits=0, external_queries=4_000_000, external_hits=0)
+
+    assert ids(of_counts(counted, none)) & FAULTS == {"low-from-the-start"}
+
+
 def test_a_collapse_with_nothing_restored_is_not_blamed_on_prefixes() -> None:
     counted = DraftCounters(15_225, 106_575, 490, (457, 33, 0, 0, 0, 0, 0))
     no_hits = Traffic(prefix_queries=4_000_000, prefix_hits=0)

@@ -22,10 +22,10 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     if isinstance(profile, NotChecked):
         yield profile
         return
-    restored = evidence.traffic.prefix_hit_rate
+    restored = evidence.traffic.restored_rate
     if not only_position_0(profile) or (restored is not None and restored < NOTHING_RESTORED):
         return  # with nothing restored, a drafter that does not fit is the reading: low_from_the_start
-    hits = prefix_hits(restored)
+    hits = prefix_hits(evidence.traffic)
     yield Finding(
         ID,
         Severity.ERROR,
@@ -36,7 +36,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "position_0_rate": round(profile.positions[0].rate, 4),
             "accepted_beyond_position_0": profile.accepted - profile.positions[0].accepted,
             "mean_acceptance_length": round(profile.mean_acceptance_length, 4),
-            "prefix_hit_rate": restored,
+            "prefix_hit_rate": evidence.traffic.prefix_hit_rate,
+            "restored_rate": restored,
             **price(profile),
         },
         "find out by experiment whether restored prefixes are the cause: dspark-tool probe --url URL; if they are, "

@@ -107,9 +107,15 @@ def longest(profile: AcceptanceProfile) -> float:
     return profile.length_high if profile.length_high is not None else profile.mean_acceptance_length
 
 
-def prefix_hits(restored: float | None) -> str:
-    """The hit rate in words."""
-    return "prefix hits are not known" if restored is None else f"{restored:.0%} of the prompt tokens were prefix hits"
+def prefix_hits(traffic: Traffic) -> str:
+    """What was restored, in words."""
+    restored = traffic.restored_rate
+    if restored is None:
+        return "prefix hits are not known"
+    how = "restored, most of them by a KV connector" if traffic.external_hits else "prefix hits"
+    if traffic.external_hits and traffic.external_hits <= (traffic.prefix_hits or 0):
+        how = "restored, some of them by a KV connector"
+    return f"{restored:.0%} of the prompt tokens were {how}"
 
 
 def at_every_position(profile: AcceptanceProfile) -> str:

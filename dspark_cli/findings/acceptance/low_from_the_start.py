@@ -24,13 +24,13 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     if isinstance(profile, NotChecked):
         yield profile
         return
-    restored = evidence.traffic.prefix_hit_rate
+    restored = evidence.traffic.restored_rate
     cold = restored is not None and restored < NOTHING_RESTORED
     if not is_low(profile) or (only_position_0(profile) and not cold):
         return  # position-0-only says it
     if part_collapses(evidence) or falls_with_length(evidence.long_against_short):
         return  # these have another cause, and say it
-    hits = prefix_hits(restored)
+    hits = prefix_hits(evidence.traffic)
     yield Finding(
         ID,
         Severity.ERROR if profile.positions[0].rate_high < 0.2 else Severity.WARNING,
@@ -39,7 +39,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         {
             "position_0_rate": round(profile.positions[0].rate, 4),
             "mean_acceptance_length": round(profile.mean_acceptance_length, 4),
-            "prefix_hit_rate": restored,
+            "prefix_hit_rate": evidence.traffic.prefix_hit_rate,
+            "restored_rate": restored,
             **price(profile),
         },
         "check that the drafter was trained for this very target (checkpoint, revision, chat template), its "

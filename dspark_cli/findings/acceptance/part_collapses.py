@@ -38,8 +38,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         return
     first, best = profile.positions[0], _best_later(profile)
     at_least = 1 - first.rate / best if best else 0.0
-    restored = evidence.traffic.prefix_hit_rate
-    hits = prefix_hits(restored)
+    restored = evidence.traffic.restored_rate
+    hits = prefix_hits(evidence.traffic)
     yield Finding(
         ID,
         Severity.WARNING,
@@ -50,7 +50,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
             "position_0_rate": round(first.rate, 4),
             "best_rate_given_previous": round(best, 4),
             "collapsed_share_at_least": round(at_least, 4),
-            "prefix_hit_rate": restored,
+            "prefix_hit_rate": evidence.traffic.prefix_hit_rate,
+            "restored_rate": restored,
             **price(profile),
         },
         "find out whether restored prefixes tell them apart: dspark-tool probe --url URL; if they do, "
@@ -62,7 +63,7 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
 
 
 def part_collapses(evidence: AcceptanceEvidence) -> bool:
-    profile, restored = evidence.profile, evidence.traffic.prefix_hit_rate
+    profile, restored = evidence.profile, evidence.traffic.restored_rate
     if profile is None or len(profile.positions) < 2 or (restored is not None and restored < NOTHING_RESTORED):
         return False
     first = profile.positions[0]
