@@ -53,8 +53,8 @@ def recommend(
     dspark-tool recommend ./target --draft ./drafter --gpu b200 -- -tp 2 --max-model-len 32768
     dspark-tool recommend ./target --draft ./drafter --profile tune.jsonl --config serve.yaml
     """
-    from dspark_cli.recommending.gather import Asked, gather
-    from dspark_cli.recommending.recommend import recommend as recommended
+    from dspark_cli.recommending.gather import Asked
+    from dspark_cli.recommending.recommend import recommend_for
     from dspark_cli.recommending.situation import Workload
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.recommendation import show_recommendation
@@ -69,7 +69,7 @@ def recommend(
     policy = asked_policy(None)
     asked = Asked(model, draft, method, tokens, tuple(rest), given, workload, policy, gpu, tuned, counted)
     found, distribution = _vllm(vllm)
-    result = _without_secrets(recommended(gather(asked, found, distribution), rest))
+    result = _without_secrets(recommend_for(asked, found, distribution))
     if config is not None:
         _write_config(config, result)
     if json:

@@ -78,8 +78,8 @@ def serve(
     """
     from dspark_cli.commands.recommend import goal_of, measured
     from dspark_cli.patches.found_vllm import installed_vllm
-    from dspark_cli.recommending.gather import Asked, gather
-    from dspark_cli.recommending.recommend import recommend, require_no_conflict
+    from dspark_cli.recommending.gather import Asked
+    from dspark_cli.recommending.recommend import recommend_for, require_no_conflict
     from dspark_cli.recommending.rules.draft_context import ID as DOES_NOT_FIT
     from dspark_cli.recommending.situation import Workload
     from dspark_cli.report.console import show_note
@@ -114,7 +114,7 @@ def serve(
         counted=counted,
         without_gpu=True,
     )
-    recommended = recommend(gather(asked, installed_vllm(install), install.distribution), rest)
+    recommended = recommend_for(asked, installed_vllm(install), install.distribution)
     # Whether the draft context fits is judged below, with the user's --without and --allow-unpatched.
     recommended = replace(recommended, refused=tuple(f for f in recommended.refused if f.id != DOES_NOT_FIT))
     if not allow_conflicts:

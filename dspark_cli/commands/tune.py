@@ -103,8 +103,8 @@ def tune(
     from dspark_cli.probing.prompt_texts import texts_of_file
     from dspark_cli.report.console import show_note
     from dspark_cli.report.tuning_plan import show_plan
-    from dspark_cli.serving.command import without_secrets
     from dspark_cli.serving.patched_runtime import Wanted
+    from dspark_cli.serving.secrets import without_secrets
     from dspark_cli.serving.speculative import speculate
     from dspark_cli.sources.checkpoint import check_target
     from dspark_cli.sources.device_name import device_name
@@ -181,8 +181,8 @@ def _recommended(
 ) -> tuple[str, ...]:
     """`given`, and what `serve` would add to it. Raises NotFit: settings that cannot work together."""
     from dspark_cli.patches.found_vllm import installed_vllm
-    from dspark_cli.recommending.gather import Asked, gather
-    from dspark_cli.recommending.recommend import recommend, require_no_conflict, settings_for_any_tokens
+    from dspark_cli.recommending.gather import Asked
+    from dspark_cli.recommending.recommend import recommend_for, require_no_conflict, settings_for_any_tokens
     from dspark_cli.recommending.situation import Workload
     from dspark_cli.serving.patched_runtime import asked_policy
     from dspark_cli.serving.speculative import take_speculative_config
@@ -190,7 +190,7 @@ def _recommended(
     rest, config = take_speculative_config(list(given))
     policy, load = asked_policy(draft_context), Workload(concurrency)
     asked = Asked(target, draft, method, None, tuple(rest), config, load, policy, without_gpu=True)
-    recommendation = recommend(gather(asked, installed_vllm(install), install.distribution), rest)
+    recommendation = recommend_for(asked, installed_vllm(install), install.distribution)
     require_no_conflict(recommendation)
     return settings_for_any_tokens(recommendation)
 

@@ -8,6 +8,8 @@ from typing import Any
 from dspark_cli.draft_context.policy import Policy
 from dspark_cli.errors import NotFit
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
+from dspark_cli.patches.found_vllm import FoundVllm
+from dspark_cli.recommending.gather import Asked, gather
 from dspark_cli.recommending.recommendation import Choice, Place, Recommendation
 from dspark_cli.recommending.rules.draft_tokens import KEY as TOKENS
 from dspark_cli.recommending.rules.draft_tokens import SCHEDULE
@@ -18,6 +20,11 @@ from dspark_cli.serving.secrets import MASK
 
 OWN_KEYS = ("method", "model", TOKENS)
 """Of the speculative configuration, those that `dspark-tool serve` has options for."""
+
+
+def recommend_for(asked: Asked, found: FoundVllm, distribution: str) -> Recommendation:
+    """For what the command line asks, on this machine. Raises BadInput, NotFit: as `gather`."""
+    return recommend(gather(asked, found, distribution), asked.vllm_args)
 
 
 def recommend(situation: Situation, vllm_args: Sequence[str]) -> Recommendation:

@@ -57,13 +57,6 @@ def _why(choice: Choice) -> Text:
     return Text.assemble(printable(choice.reason), "\n", (printable(f"[{choice.confidence}] {choice.source}"), "dim"))
 
 
-def show_refusal(recommendation: Recommendation) -> None:
-    """On stderr, before `serve` ends."""
-    from dspark_cli.report.console import message_console
-
-    show_findings(message_console(), recommendation.refused, ())
-
-
 def show_traps(recommendation: Recommendation) -> None:
     from dspark_cli.report.console import message_console
 

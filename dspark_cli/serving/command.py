@@ -10,8 +10,7 @@ from typing import Any
 
 from dspark_cli.serving.patched_runtime import PatchedRuntime, Wanted, patched_runtime
 from dspark_cli.serving.plugins import plugin_environment
-from dspark_cli.serving.secrets import masked_environment, masked_keys, out_of_sight, secrets_of
-from dspark_cli.serving.secrets import without_secrets as without_secrets  # for those who show a command themselves
+from dspark_cli.serving.secrets import masked_environment, masked_keys, out_of_sight, secrets_of, without_secrets
 from dspark_cli.serving.speculative import Speculation, take_speculative_config
 from dspark_cli.sources.vllm_install import VllmInstall
 

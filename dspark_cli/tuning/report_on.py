@@ -24,7 +24,7 @@ from dspark_cli.facts.tuning import (
 )
 from dspark_cli.findings.tuning.check import check_tuning
 from dspark_cli.findings.tuning.evidence import Checked, TuningEvidence
-from dspark_cli.serving.command import without_secrets
+from dspark_cli.serving.secrets import without_secrets
 from dspark_cli.tuning.block_length import BlockEffect, block_effect
 from dspark_cli.tuning.candidates import Also
 from dspark_cli.tuning.comparing import goodput_interval
