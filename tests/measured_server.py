@@ -82,7 +82,7 @@ class Server:
     def generating(self, text: str, max_tokens: int) -> Iterator[None]:
         """While a request of `text` generates: from its first token until the block ends, where the client hangs up.
 
-        Raises RuntimeError if the request had ended before the block did.
+        Raises RuntimeError if the request had ended before the block did, with what it was last answered.
         """
         body = {"model": "tiny", "prompt": text, "max_tokens": max_tokens, "ignore_eos": True, "stream": True}
         with httpx.stream("POST", f"{self.url}/v1/completions", json=body, timeout=300) as answer:
@@ -91,7 +91,9 @@ class Server:
             next(chunks)
             yield
             if not self.requests_running():
-                raise RuntimeError(f"the request had generated its {max_tokens} tokens before the others were done")
+                said = b"".join(chunks)
+                count = said.count(b"data:")
+                raise RuntimeError(f"it had ended before the others: {count} more chunks, at last {said[-400:]!r}")
 
     def requests_running(self) -> int:
         found = re.findall(r"^vllm:num_requests_running{[^}]*} (\S+)", self._metrics(), re.M)

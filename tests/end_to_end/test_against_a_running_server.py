@@ -67,7 +67,7 @@ def test_acceptance_over_an_interval_counts_only_what_happened_in_it(server: Liv
     after, report = raw_counters(server.metrics()), json.loads(output)
     assert report["profile"]["drafts"] == after["drafts"] - before["drafts"] > 0
     assert report["profile"]["accepted"] == after["accepted_tokens"] - before["accepted_tokens"]
-    assert 8 <= report["recording"]["seconds"] < 20
+    assert report["recording"]["seconds"] >= 8
     assert report["since_start"]["drafts"] == after["drafts"]
     assert tool.returncode == 4  # one request is too little for a verdict
 

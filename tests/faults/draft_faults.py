@@ -37,6 +37,23 @@ class DraftFaults:
         self._undo: list[Any] = []
         return "healed"
 
+    def slow_down(self, seconds: float) -> str:
+        """Let every engine step take `seconds` longer; 0 takes it back. Beside planted faults; heal ends it too."""
+        if not hasattr(self, "_slower_by"):
+            stock = self.model_runner.execute_model
+
+            def execute_model(*args: Any, **kwargs: Any) -> Any:
+                time.sleep(self._slower_by)
+                return stock(*args, **kwargs)
+
+            self.model_runner.execute_model = execute_model
+            self._undo += [
+                lambda: setattr(self.model_runner, "execute_model", stock),
+                lambda: delattr(self, "_slower_by"),
+            ]
+        self._slower_by = seconds
+        return f"every step {seconds:g} s longer"
+
     def treat_restored(self, policy: str) -> str:
         """Change the policy of the patched runtime (validity, restored, off), which the server must run."""
         from dspark_cli.draft_context.installed import HERE
