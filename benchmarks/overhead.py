@@ -5,8 +5,8 @@
 Each pair sends the same requests to both at the same time: once on an empty prefix cache and once with every prompt
 restored. Both servers draft alike then, and share whatever else happens on the machine, so their times compare the
 runtime alone; one after the other they differ by tens of percent from one second to the next. Give each its own cores
-(taskset). Steps are timed in the patched server's worker, some through the runtime and some past it, in turns
-(tests/faults/draft_faults.py): that difference is steadier than any between two processes.
+(taskset). Steps are timed in the workers: in the patched one some through the runtime and some past it, in turns, which
+is steadier than any difference between two processes; and in the stock one, where nothing records rows either.
 """
 
 import argparse
@@ -62,9 +62,13 @@ def main() -> int:
             for _ in range(given.pairs):
                 pairs.append(_pair(batch, traffic, *_rounds((stock, patched), batch, traffic, given.tokens)))
             named = f"batch {batch}, {traffic}"
-            steps[named] = _draft_steps(patched, batch, traffic, given.tokens)
+            steps[named] = {
+                "patched server": _draft_steps(patched, batch, traffic, given.tokens),
+                "stock server": _draft_steps(stock, batch, traffic, given.tokens),
+            }
             print(f"{_summary([pair for pair in pairs if (pair.batch, pair.traffic) == (batch, traffic)])}", flush=True)
-            print(f"  draft step: {steps[named]}", flush=True)
+            for server, times in steps[named].items():
+                print(f"  draft step, {server}: {times}", flush=True)
     if given.out:
         about = {"date": str(date.today()), "vllm": stock.version(), "python": platform.python_version()}
         results = [{**asdict(pair), "ratio": pair.ratio} for pair in pairs]
@@ -139,11 +143,12 @@ def _settled(server: Server) -> Counters:
         counters = later
 
 
-def _draft_steps(patched: Server, batch: int, traffic: str, tokens: int) -> dict[str, Any]:
-    """Medians of steps with a full batch that go through the patched runtime, and past it, in turns of one server."""
-    patched.call("time_draft_steps", batch, STEPS_A_TURN)
-    _rounds([patched], batch, traffic, tokens)
-    times: dict[str, Any] = patched.call("draft_step_times")[0]
+def _draft_steps(server: Server, batch: int, traffic: str, tokens: int) -> dict[str, Any]:
+    """Medians of steps with a full batch (tests/faults/draft_faults.py); through the runtime and past it are the same
+    in a stock server."""
+    server.call("time_draft_steps", batch, STEPS_A_TURN)
+    _rounds([server], batch, traffic, tokens)
+    times: dict[str, Any] = server.call("draft_step_times")[0]
     return times
 
 

@@ -6,14 +6,20 @@ place, so that CUDA graphs see it; what is wrapped (length-limit, aux-layers) is
 replays.
 """
 
+import hashlib
 import re
 import statistics
 import time
+from functools import partial
 from typing import Any
 
 import torch
 
 SEED = 20261129
+
+
+def _digest(values: torch.Tensor) -> str:
+    return hashlib.sha256(values.detach().cpu().long().numpy().tobytes()).hexdigest()[:16]
 
 
 class DraftFaults:
@@ -62,6 +68,34 @@ class DraftFaults:
         assert HERE.context is not None, HERE.inactive
         HERE.context.policy = Policy(policy)
         return policy
+
+    def record_steps(self, noise: float = 0.0) -> str:
+        """From now on keep what every draft step drafts and hides, until `recorded_steps`; with `noise`, beside
+        stale-noise of that spread. Both model runners."""
+        self.plant("stale-noise", noise) if noise else self.heal()
+        drafter = getattr(self.model_runner, "speculator", None) or self.model_runner.drafter
+        stock = drafter.propose
+        self._steps: list[list[str]] = []
+
+        def propose(*args: Any, **kwargs: Any) -> Any:
+            drafts = stock(*args, **kwargs)
+            if not kwargs.get("dummy_run"):
+                self._steps.append([_digest(drafts), self._hidden()])
+            return drafts
+
+        drafter.propose = propose
+        self._undo.append(lambda: delattr(drafter, "propose"))
+        return "recording"
+
+    def recorded_steps(self) -> dict[str, Any]:
+        """Of every draft step, a digest of its drafts and one of the hidden lengths; this rank's own. Ends it."""
+        self.heal()
+        return {"steps": self._steps}
+
+    def _hidden(self) -> str:
+        from dspark_cli.draft_context.installed import HERE
+
+        return _digest(HERE.context.hidden_tokens) if HERE.context is not None else "none"
 
     def time_draft_steps(self, requests: int, turn: int) -> str:
         """Time the steps of model runner V2 that draft for exactly `requests` requests, `turn` of them through the
@@ -123,7 +157,9 @@ class DraftFaults:
 
     # A spread of 1 does nothing to the small models' drafters, whose own keys are as large; 3 drowns them.
     def _plant_stale_noise(self, spread: float) -> None:
-        self._overwrite_restored(lambda kept: kept.copy_(spread * torch.randn(kept.shape, dtype=torch.float32)))
+        same = torch.Generator().manual_seed(SEED)  # on every rank, for ranks may hold copies of the draft KV
+        noise = partial(torch.randn, dtype=torch.float32, generator=same)
+        self._overwrite_restored(lambda kept: kept.copy_(spread * noise(kept.shape)))
 
     def _plant_stale_zero(self, _: float) -> None:
         self._overwrite_restored(lambda kept: kept.zero_())
