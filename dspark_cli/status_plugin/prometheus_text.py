@@ -56,12 +56,23 @@ def _of_workers(workers: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     for worker in workers:
         info.add_metric([*_place(worker), str(worker["policy"]), str(worker.get("witness") or "")], 1)
         active.add_metric(_place(worker), float(bool(worker["active"])))
-    yield from (info, active)
+    yield from (info, active, _patches_on(workers))
     for name, meaning in WORKER_COUNTERS.items():
         family = CounterMetricFamily(f"dspark_draft_context_{name}", meaning, labels=place)
         for worker in workers:
             family.add_metric(_place(worker), worker[name])
         yield family
+
+
+def _patches_on(workers: Sequence[Mapping[str, Any]]) -> Metric:
+    on = GaugeMetricFamily(
+        "dspark_patch_on", "Whether a patch that was asked for is on in a worker", labels=["name", "engine", "rank"]
+    )
+    for worker in workers:
+        for value, names in ((1, worker.get("patches", ())), (0, worker.get("failed_patches", ()))):
+            for name in names:
+                on.add_metric([name, *_place(worker)], value)
+    return on
 
 
 def _of_buckets(buckets: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:

@@ -487,6 +487,19 @@ def test_the_text_for_prometheus_says_the_same() -> None:
     assert value("dspark_patch_info", name="draft_context", status="applies") == 1
 
 
+def test_a_patch_that_is_on_in_one_worker_and_failed_in_another_can_be_alerted_on() -> None:
+    first, second = TOLD["draft_context"]["workers"]
+    workers = [
+        {**first, "patches": ["race_free_shift"], "failed_patches": {}},
+        {**second, "patches": [], "failed_patches": {"race_free_shift": "changed since"}},
+    ]
+
+    found = samples(prometheus_text([], {"workers": workers}))
+
+    on = {dict(labels)["rank"]: value for (name, labels), value in found.items() if name == "dspark_patch_on"}
+    assert on == {"0": 1, "1": 0}
+
+
 @pytest.mark.parametrize("counters", [{"unsupported": "no"}, {"workers": [], "acceptance": {"unsupported": "no"}}])
 def test_what_is_unsupported_has_no_sample(counters: dict[str, Any]) -> None:
     assert samples(prometheus_text([], counters)) == {}
