@@ -21,6 +21,8 @@ class Target:
     longest: int | None
     recurrent: bool
     multimodal: bool
+    windows_beside_full: bool
+    """Whether some layers attend over a sliding window and others over everything."""
 
 
 def target_facts(checkpoint: Checkpoint) -> Target:
@@ -35,7 +37,13 @@ def target_facts(checkpoint: Checkpoint) -> Target:
         positive_int(config.get("max_position_embeddings")),
         _is_recurrent(config),
         isinstance(text, dict) and any(name in checkpoint.config for name in ("vision_config", "audio_config")),
+        _kinds(config) >= {"sliding_attention", "full_attention"},
     )
+
+
+def _kinds(config: dict[str, Any]) -> set[str]:
+    kinds = config.get("layer_types")
+    return set(map(str, kinds)) if isinstance(kinds, list) else set()
 
 
 def _is_recurrent(config: dict[str, Any]) -> bool:

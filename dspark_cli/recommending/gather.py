@@ -21,6 +21,7 @@ from dspark_cli.patches.patch import Place as Runner
 from dspark_cli.patches.patch import Status, Symbol
 from dspark_cli.patches.registry import PATCHES
 from dspark_cli.patches.source_tree import SourceTree, UnreadableSource
+from dspark_cli.recommending.connector import without_hybrid_manager
 from dspark_cli.recommending.counted import CountedAcceptance
 from dspark_cli.recommending.given_options import GivenOptions
 from dspark_cli.recommending.situation import InstalledVllm, Situation, Workload
@@ -76,7 +77,7 @@ def gather(asked: Asked, found: FoundVllm, distribution: str) -> Situation:
     trained = None
     with suppress(BadInput):
         trained = trained_draft_tokens(checkpoint, method)
-    device = _device(asked, distribution)
+    device, options = _device(asked, distribution), GivenOptions(asked.vllm_args)
     return Situation(
         target=_target(asked.model),
         drafter=drafter_facts(checkpoint, method, trained),
@@ -89,11 +90,12 @@ def gather(asked: Asked, found: FoundVllm, distribution: str) -> Situation:
         workload=asked.workload,
         policy=str(asked.policy),
         given=asked.given,
-        options=GivenOptions(asked.vllm_args),
+        options=options,
         tokens_option=asked.tokens,
         mended=frozenset(_mended(found)),
         profile=asked.profile,
         counted=asked.counted,
+        connector_without_hybrid=without_hybrid_manager(found.tree, options.text("--kv-transfer-config")),
     )
 
 

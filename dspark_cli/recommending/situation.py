@@ -18,6 +18,7 @@ from dspark_cli.sources.checkpoint import Method
 FIRST_KNOWN, LAST_KNOWN = (0, 26), (0, 33)
 """The releases whose sources the rules were read in."""
 
+HYBRID_OFF = "--disable-hybrid-kv-cache-manager"
 FOR_RECURRENT_TARGETS = 7
 BUSY = 32
 """Requests at once from which on a count should be measured: the best one falls as load rises."""
@@ -81,6 +82,13 @@ class Situation:
     mended: frozenset[str] = frozenset()
     profile: MeasuredProfile | None = None
     counted: CountedAcceptance | None = None
+    connector_without_hybrid: str | None = None
+    """The user's KV connector, where vLLM switches the hybrid KV cache manager off for it."""
+
+    @property
+    def hybrid_off(self) -> bool:
+        asked = self.options.is_on(HYBRID_OFF)
+        return asked is True or (asked is None and self.connector_without_hybrid is not None)
 
     @property
     def on_v1(self) -> bool:

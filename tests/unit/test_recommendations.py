@@ -42,6 +42,7 @@ class Case:
     vllm_args: tuple[str, ...] = ()
     v1: bool = False
     policy: Policy = Policy.VALIDITY
+    connector_without_hybrid: str | None = None
     config: dict[str, Any] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -57,6 +58,7 @@ QWEN_DSPARK = public("qwen3-8b"), public("qwen3-8b-dspark-block7")
 HYBRID = public("qwen3.6-27b"), public("qwen3.6-27b-dflash")
 TINY = TARGET, DFLASH
 FA = {BACKEND: "FLASH_ATTN"}
+LMCACHE = ("--kv-transfer-config", '{"kv_connector": "LMCacheConnectorV1"}')
 
 CASES = (
     Case("a dense pair alone on Hopper", QWEN, gpu="h200", workload=LATENCY, config={TOKENS: 15, **FA}),
@@ -331,6 +333,33 @@ CASES = (
         refused=("dcp-hybrid-manager-off",),
     ),
     Case(
+        "context parallelism with a connector that switches the hybrid manager off by itself",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-dcp", "2", *LMCACHE),
+        connector_without_hybrid="LMCacheConnectorV1",
+        config={TOKENS: 15, **FA},
+        refused=("dcp-hybrid-manager-off",),
+    ),
+    Case(
+        "such a connector for layers of one kind",
+        QWEN,
+        gpu="h200",
+        vllm_args=LMCACHE,
+        connector_without_hybrid="LMCacheConnectorV1",
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "such a connector for a target with recurrent layers and a drafter of two kinds",
+        HYBRID,
+        gpu="h200",
+        vllm_args=LMCACHE,
+        connector_without_hybrid="LMCacheConnectorV1",
+        config={TOKENS: 15, **FA},
+        refused=("connector-turns-hybrid-manager-off", "mixed-masks-in-one-group"),
+        traps=("draft-layer-alone",),
+    ),
+    Case(
         "a drafter of another target",
         (public("llama-3.1-8b"), public("qwen3-8b-dflash-b16")),
         gpu="h200",
@@ -470,6 +499,7 @@ def situation(case: Case, profile: MeasuredProfile | None = None) -> Situation:
         options=GivenOptions(case.vllm_args),
         mended=EVERYTHING_FITS,
         profile=profile,
+        connector_without_hybrid=case.connector_without_hybrid,
     )
 
 

@@ -1,38 +1,24 @@
-"""Decode context parallelism, and the hybrid manager that its replicated draft needs."""
+"""Decode context parallelism, whose replicated draft lies in a group of its own."""
 
 from collections.abc import Iterator
 
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.recommendation import Choice
-from dspark_cli.recommending.situation import Situation
+from dspark_cli.recommending.situation import HYBRID_OFF, Situation
 
 DCP = "--decode-context-parallel-size"
-HYBRID_OFF = "--disable-hybrid-kv-cache-manager"
 FIRST_REPLICATED = (0, 31)
 RIGHT_FOR_EQUAL_HEADS = (0, 29)
 Evidence = dict[str, int | float | str | bool | None]
 
 
 def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
-    options, drafter = situation.options, situation.drafter
-    ranks = options.number(DCP) or 1
-    hybrid_off = options.is_on(HYBRID_OFF) is True
+    ranks = situation.options.number(DCP) or 1
     if ranks > 1:
-        yield from _sharded(situation, ranks, hybrid_off)
-    if hybrid_off and drafter.mixed and drafter.causal and drafter.non_causal:
-        yield Finding(
-            "mixed-masks-in-one-group",
-            Severity.ERROR,
-            "without the hybrid KV cache manager the drafter's sliding and full layers share a group, and causality"
-            " is kept once a group: one kind runs with the other's mask",
-            {"full_layers": drafter.full_layers, "sliding_layers": drafter.sliding_layers},
-            f"leave {HYBRID_OFF} out",
-            source="read in vLLM 0.33 spec_decode/dflash/speculator.py: _group_causal",
-            confidence=Confidence.LIKELY,
-        )
+        yield from _sharded(situation, ranks)
 
 
-def _sharded(situation: Situation, ranks: int, hybrid_off: bool) -> Iterator[Finding]:
+def _sharded(situation: Situation, ranks: int) -> Iterator[Finding]:
     version = situation.vllm.version
     evidence: Evidence = {"decode_context_parallel_size": ranks}
     if situation.on_v1:
@@ -58,14 +44,14 @@ def _sharded(situation: Situation, ranks: int, hybrid_off: bool) -> Iterator[Fin
             source="patches dcp_specs, dcp_slot_mapping; native since 0.31",
             confidence=Confidence.LIKELY if in_part else Confidence.CERTAIN,
         )
-    if hybrid_off and situation.options.text("--kv-transfer-config") is not None:
+    if situation.hybrid_off and situation.options.text("--kv-transfer-config") is not None:
         yield Finding(
             "dcp-hybrid-manager-off",
             Severity.ERROR,
             "the hybrid manager is off, and a sharded target with a replicated drafter keeps two groups all the same:"
             " with a KV connector the engine fails when its first request ends",
             evidence,
-            f"leave {HYBRID_OFF} out and use a connector that supports several groups",
+            f"a connector that supports several groups, without {HYBRID_OFF}",
             source="vLLM 0.32 and 0.33 v1/core/sched/scheduler.py: _connector_finished (read, not run)",
             confidence=Confidence.LIKELY,
         )
