@@ -60,6 +60,12 @@ class Drafter:
         return bool(self.full_layers and self.sliding_layers)
 
     @property
+    def layers_in_cache(self) -> int | None:
+        """How many layers it gives a KV cache; None where vLLM builds them by other rules than its layers."""
+        by_other_rules = self.in_target or self.is_xpress or self.has_candidate_head
+        return None if by_other_rules else (self.full_layers + self.sliding_layers) or None
+
+    @property
     def is_xpress(self) -> bool:
         return bool(XPRESS.intersection(self.architectures))
 

@@ -33,7 +33,7 @@ def asked_of(command: ServeCommand) -> Asked:
     words = words_with_configuration(command.argv)
     settings = speculative_settings(command.speculative_config)
     if settings:
-        settings[names.DRAFT_LAYERS] = names.THERE
+        settings[names.DRAFT_LAYERS] = command.draft_layers or names.THERE
         if "max_model_len" not in settings:
             settings[names.DRAFTER_LEN] = names.COVERED
     return Asked(

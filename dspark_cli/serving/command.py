@@ -26,6 +26,8 @@ class ServeCommand:
     speculative_config: dict[str, Any]
     runtime: PatchedRuntime = field(default_factory=PatchedRuntime)
     notes: tuple[str, ...] = ()
+    draft_layers: int | None = None
+    """How many layers the drafter gives a KV cache; None where that is not known."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -87,4 +89,5 @@ def serve_command(
         speculative_config=config,
         runtime=runtime,
         notes=tuple(notes),
+        draft_layers=speculation.draft_layers if speculation else None,
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dspark_cli.draft_context.policy import Policy
 from dspark_cli.facts import start_verification as names
 from dspark_cli.facts.asked import ALL_ON, ENGINE_CORE, SPECULATIVE_NAMES, Asked
+from dspark_cli.facts.cache_plan import CachePlan
 from dspark_cli.facts.engine_configuration import EngineConfiguration, Setting
 from dspark_cli.facts.start_verification import Said, Source
 from dspark_cli.serving.patched_runtime import CONTEXT_OF
@@ -37,8 +38,15 @@ def said_by_status(status: ServerStatus, asked: Asked) -> Iterator[Said]:
         yield from _of_workers([worker for worker in workers if worker.engine == number], engine, name, asked)
     plans = [worker.plan for worker in status.cache.workers if worker.plan is not None]
     if plans:
-        in_groups = any(group.draft_layers for plan in plans for group in plan.groups)
-        yield Said(names.DRAFT_LAYERS, names.THERE if in_groups else names.MISSING, "engine 0", Source.STATUS)
+        yield Said(names.DRAFT_LAYERS, _draft_layers(plans, asked), "engine 0", Source.STATUS)
+
+
+def _draft_layers(plans: list[CachePlan], asked: Asked) -> Setting:
+    """A number where one was asked for. With pipeline stages all of them are the last one's."""
+    most = max(sum(group.draft_layers for group in plan.groups) for plan in plans)
+    if isinstance(asked.settings.get(names.DRAFT_LAYERS), int):
+        return most
+    return names.THERE if most else names.MISSING
 
 
 def _of_engine(engine: EngineConfiguration, name: str, asked: Asked) -> Iterator[Said]:

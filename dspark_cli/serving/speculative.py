@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dspark_cli.errors import BadInput
+from dspark_cli.facts.drafter import drafter_facts
 from dspark_cli.serving.secrets import SECRET_KEY
 from dspark_cli.sources.checkpoint import (
     Checkpoint,
@@ -30,6 +31,8 @@ class Speculation:
     """Where the user's choice is not what the checkpoint was trained for; to be shown, not to stop at."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the configuration."""
+    draft_layers: int | None = None
+    """How many layers the drafter gives a KV cache; None where its checkpoint does not say."""
 
     def config(self) -> dict[str, Any]:
         """As vLLM's --speculative-config takes it."""
@@ -73,7 +76,8 @@ def speculate(draft: str, method: str | None, tokens: int | None) -> Speculation
     used = Method(method) if method else drafter_method(drafter)
     if tokens is None:
         tokens = trained_draft_tokens(drafter, used)
-    return Speculation(used, draft, tokens, tuple(_doubts(drafter, used, tokens)))
+    layers = drafter_facts(drafter, used, None).layers_in_cache
+    return Speculation(used, draft, tokens, tuple(_doubts(drafter, used, tokens)), draft_layers=layers)
 
 
 def _doubts(drafter: Checkpoint, method: Method, tokens: int) -> Iterator[str]:

@@ -131,6 +131,15 @@ def test_a_status_that_is_as_asked_confirms_everything() -> None:
     assert {names.METHOD, names.TOKENS, names.DRAFT_CONTEXT, names.PATCHES, names.DRAFT_LAYERS} <= set(outcomes(found))
 
 
+@pytest.mark.parametrize(("layers", "outcome"), [(2, Outcome.SAME), (3, Outcome.DIFFERS), (None, Outcome.SAME)])
+def test_the_groups_hold_as_many_draft_layers_as_the_drafter_has(layers: int | None, outcome: Outcome) -> None:
+    command = ServeCommand("vllm 0.33.0", ["serve", "/target"], {}, dict(CONFIG), RUNTIME, draft_layers=layers)
+
+    found = verified_by(status([configuration()], WORKERS), asked_of(command))
+
+    assert outcomes(found)[names.DRAFT_LAYERS][0] is outcome
+
+
 SCHEDULED = {**CONFIG, "num_speculative_tokens_per_batch_size": [[1, 16, 6], [17, 64, 3]]}
 
 
