@@ -23,6 +23,9 @@ from dspark_cli.stress.case import Mapping, Shift, StressCase
 POISON = -7_777_777
 BLOCK_TOKENS = 16
 QUERY_TOKENS = 8
+SHARED_BY = [(2, 1), (2, 4), (4, 1), (4, 16), (3, 2), (2, 16)]
+"""Context-parallel ranks, and the tokens that each is dealt in its turn."""
+TOKENS_READ = 64
 MOST_ADMITTED, MOST_ADMITTED_BLOCKS = 4, 32
 SHORTEST_NEEDED = 0.5
 """Rows need between this share and all of the blocks that are left after the shift."""
@@ -141,6 +144,62 @@ def prepare_masking(case: StressCase, seed: int, device: str) -> Ready:
     return Ready(reset, launch, (storage, *works[1:]), (_with_gap(masked_tables[0], case, device), *others))
 
 
+def prepare_context_parallel(case: StressCase, seed: int, device: str) -> Ready:
+    """Every rank's rows of a draft group that context-parallel ranks share, masked, and then read.
+
+    Each token that is left must be found where it was stored: on the same rank, in the same slot. Rows are virtual
+    blocks; how many ranks share them, and the interleave by which they deal out tokens, are drawn.
+    """
+    drawn = draw(case, seed)
+    generator = torch.Generator().manual_seed(case.seeded(seed))
+    group = DraftGroup(BLOCK_TOKENS, *SHARED_BY[case.seeded(seed) % len(SHARED_BY)])
+    slots, tokens = _slots_or_rows(drawn), group.virtual_block_size
+    hidden_tokens = drawn.shift_blocks * tokens
+    hidden_of_row = torch.where(slots < 0, 0, hidden_tokens[slots.clamp(min=0).long()])
+    seq_lens = (hidden_of_row + drawn.needed_blocks * tokens - slots.remainder(tokens)).clamp(min=1).to(torch.int32)
+    originals = [drawn.table.roll(rank, dims=1).contiguous() for rank in range(group.cp_size)]
+    masked = [
+        mask_draft_context_reference([group], [table], seq_lens, slots, hidden_tokens, QUERY_TOKENS)
+        for table in originals
+    ]
+    masked_lens = masked[0][1]
+    left = (torch.rand(case.rows, TOKENS_READ, generator=generator) * masked_lens[:, None]).long()
+    stored = _where_stored(group, originals, left + (seq_lens - masked_lens)[:, None])
+    sources = [table.to(device) for table in originals]
+    works, lens = [torch.empty_like(source) for source in sources], torch.empty_like(seq_lens, device=device)
+    tables = [DraftBlockTables([group], [work]) for work in works]
+    seq_lens, slots, hidden_tokens, left = (each.to(device) for each in (seq_lens, slots, hidden_tokens, left))
+    found = torch.empty_like(stored, device=device)
+
+    def reset() -> None:
+        for work, source in zip(works, sources, strict=True):
+            work.copy_(source)
+        found.fill_(POISON)
+
+    def launch() -> None:
+        for of_rank in tables:
+            lens.copy_(seq_lens)
+            mask_draft_context(of_rank, lens, slots, hidden_tokens, QUERY_TOKENS, shape=_shift_shape(case))
+        found.copy_(_where_stored(group, works, left))
+
+    expected = (*(of_rank[0][0].to(device) for of_rank in masked), masked_lens.to(device), stored.to(device))
+    return Ready(reset, launch, (*works, lens, found), expected)
+
+
+def _where_stored(group: DraftGroup, tables: list[torch.Tensor], positions: torch.Tensor) -> torch.Tensor:
+    """int64 [rows, positions, 2]: the rank that holds each position, and its slot there.
+
+    tables: int32 [rows, blocks] of each rank. positions: int64 [rows, positions].
+    """
+    within = positions % group.virtual_block_size
+    turn, of_turn = within // group.cp_interleave, within % group.cp_interleave
+    rank = turn % group.cp_size
+    offset = turn // group.cp_size * group.cp_interleave + of_turn
+    row = torch.arange(len(positions), device=positions.device)[:, None]
+    block = torch.stack(tables)[rank, row, positions // group.virtual_block_size].long()
+    return torch.stack([rank, block * group.block_size + offset], dim=-1)
+
+
 def prepare_admission(case: StressCase, seed: int, device: str) -> Ready:
     """Tags of restored slots, some of them overwritten by draft queries, and the check that finds what to hide.
 
@@ -186,6 +245,7 @@ KERNELS: dict[str, Prepare] = {
     "shift": prepare_shift,
     "gather": prepare_gather,
     "masking": prepare_masking,
+    "context-parallel": prepare_context_parallel,
     "slot-tags": prepare_admission,
 }
 

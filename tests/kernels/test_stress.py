@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from dspark_kernels.draft_groups import DraftBlockTables, DraftGroup
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from dspark_cli.stress.case import Mapping, Shift, StressCase, parse_case
 from dspark_cli.stress.device import Device
 from dspark_cli.stress.lane_orders import explore_orderings
 from dspark_cli.stress.sanitizer import _verdict
-from dspark_cli.stress.subjects import KERNELS, Prepare, Ready, prepare_shift
+from dspark_cli.stress.subjects import KERNELS, Prepare, Ready, prepare_context_parallel, prepare_shift
 from dspark_cli.stress.sweep import stress, sweep_cases
 from dspark_cli.stress.verdict import FailingCase, KernelVerdict, SanitizerVerdict, StressReport
 
@@ -55,6 +56,19 @@ def test_one_wrong_entry_is_found_in_every_kernels_output(name: str) -> None:
 
     assert verdict.wrong_runs == 3 * 2
     assert [parse_case(failing.case).shift for failing in verdict.failing] == [Shift.SEVEN] * 2
+
+
+def test_hiding_a_ranks_own_blocks_instead_of_virtual_ones_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_ranks(groups: list[DraftGroup], tables: list[torch.Tensor]) -> DraftBlockTables:
+        return DraftBlockTables([DraftGroup(group.block_size) for group in groups], tables)
+
+    monkeypatch.setattr("dspark_cli.stress.subjects.DraftBlockTables", without_ranks)
+
+    verdict = stress(
+        "context-parallel", prepare_context_parallel, SMALL, iterations=1, seed=SEED, device=DEVICE, shrink=False
+    )
+
+    assert verdict.wrong_runs > len(SMALL) / 2
 
 
 def test_a_write_into_the_gap_between_rows_is_found() -> None:
