@@ -1,6 +1,7 @@
 """Loads by name: the built-in one, and those of other tools, which run as children."""
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -24,6 +25,9 @@ TOOLS = (BUILT_IN, VLLM_BENCH, AIPERF, GUIDELLM)
 STARTS_WITHIN_S = 180.0
 """A benchmark imports for a while, and reads a tokenizer."""
 TAIL_LINES = 3
+EXCEPTION = re.compile(r"[\w.]+(Error|Exception)\b: ")
+BOX = re.compile("[\N{BOX DRAWINGS LIGHT HORIZONTAL}-\N{BOX DRAWINGS HEAVY LEFT AND LIGHT RIGHT}]")
+"""Lines around a message, which some tools draw."""
 LONGEST_TAIL = 300
 Command = Callable[["Job"], list[str]]
 
@@ -120,7 +124,13 @@ def load_tool(name: str, install: VllmInstall, target: str, request_timeout_s: f
         raise NotFit(f"{name} is not installed: no such program on the path", f"pip install {name}, or --load builtin")
     if name == AIPERF:
         return ExternalLoad(
-            name, lambda job: _aiperf(program, job), "profile_export.jsonl", "text", target, {}, request_timeout_s
+            name,
+            lambda job: _aiperf(program, job),
+            "profile_export.jsonl",
+            "text",
+            target,
+            _aiperf_environment(target),
+            request_timeout_s,
         )
     return ExternalLoad(
         name, lambda job: _guidellm(program, job), "benchmarks.json", "prompt", target, {}, request_timeout_s
@@ -161,6 +171,12 @@ def _aiperf(program: str, job: Job) -> list[str]:
     ]
 
 
+def _aiperf_environment(target: str) -> dict[str, str]:
+    """Told to stay offline, aiperf (0.13) takes a folder for a hub's name, and finds no tokenizer; a folder needs no
+    hub. Whatever is not empty counts as told."""
+    return {"HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": ""} if Path(target).is_dir() else {}
+
+
 def _guidellm(program: str, job: Job) -> list[str]:
     body = {"temperature": "0", "ignore_eos": "true", "max_tokens": str(job.output_tokens), "cache_salt": job.salt}
     backend = {"kind": "openai_http", "target": job.base_url, "model": job.model, "request_format": "/v1/completions"}
@@ -194,4 +210,6 @@ def _tail(process: BackgroundProcess) -> str:
         lines = process.log.read_text(errors="replace").splitlines()
     except OSError:
         lines = []
-    return " ".join(line.strip() for line in lines[-TAIL_LINES:])[:LONGEST_TAIL] or "it printed nothing"
+    plain = [text for line in lines if (text := BOX.sub(" ", line).strip())]
+    raised = [text for text in plain if EXCEPTION.match(text)]
+    return " ".join(raised[-1:] or plain[-TAIL_LINES:])[:LONGEST_TAIL] or "it printed nothing"

@@ -57,6 +57,12 @@ shutil.copy(sys.argv[3], sys.argv[2] + "/result.json")
     ("program", "reason"),
     [
         ("print('cannot reach the server'); raise SystemExit(3)", "ended with exit code 3: cannot reach the server"),
+        (
+            "print('before\\na.b.TokenError: no such tokenizer\\n\\u256d\\u2500 Errors \\u2500\\u256e\\n"
+            "\\u2570\\u2500\\u256f\\nLog File: /gone'); raise SystemExit(1)",
+            "exit code 1: a.b.TokenError: no such tokenizer$",
+        ),
+        ("print('\\u2502 no such option \\u2502\\n\\u2570\\u2500\\u256f'); raise SystemExit(2)", "2: no such option$"),
         ("pass", "wrote no result.json"),
         ("import sys; open(sys.argv[2] + '/result.json', 'w').write('{')", "cut short"),
         ("import sys; open(sys.argv[2] + '/result.json', 'w').write('{}')", "holds no times"),
