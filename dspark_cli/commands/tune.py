@@ -278,7 +278,7 @@ def _exit(report: "TuningReport") -> None:
 
     if report.interrupted:
         raise typer.Exit(INTERRUPTED)
-    if not report.best:
+    if not report.measured_drafts:
         if report.failed:
             first = report.failed[0]
             _end_with(NotFit(f"{first.candidate.name}: {first.cause}", first.next_step))

@@ -29,4 +29,8 @@ class MeasuredProfile:
     measured_on: str
     """The day, as in 2026-11-30."""
     best: tuple[BestCount, ...]
+    """Of the loads at which a request met the bound."""
     schedule: tuple[tuple[int, int, int], ...] | None
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    """The latency bound within which goodput was counted; None where there was none."""

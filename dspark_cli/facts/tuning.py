@@ -82,6 +82,17 @@ class LatencyBound:
     def given(self) -> bool:
         return self.ttft_ms is not None or self.tpot_ms is not None
 
+    @property
+    def words(self) -> str:
+        """Such as "TTFT at most 50 ms and TPOT at most 20 ms"; nothing where there is no bound."""
+        limits = (("TTFT", self.ttft_ms), ("TPOT", self.tpot_ms))
+        return " and ".join(f"{name} at most {limit:g} ms" for name, limit in limits if limit is not None)
+
+    @property
+    def unit(self) -> str:
+        """Of goodput."""
+        return "tokens/s within the bound" if self.given else "tokens/s"
+
     def met_by(self, request: "AnsweredRequest", tpot_factor: float = 1.0) -> bool:
         """Whether `request`, with its time per output token multiplied by `tpot_factor`, is within the bound."""
         return (self.ttft_ms is None or 1000 * request.ttft_s <= self.ttft_ms) and (
@@ -281,3 +292,8 @@ class TuningReport:
     reused: int
     """Those that the results file had."""
     seconds: float
+
+    @property
+    def measured_drafts(self) -> bool:
+        """Whether a server that speculates was measured."""
+        return any(row.measured and row.candidate.speculates for row in self.rows)

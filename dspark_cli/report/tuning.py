@@ -118,7 +118,8 @@ def _show_winner(console: Console, report: TuningReport) -> None:
     for best in report.best:
         tokens = f"{best.tokens} draft token{'s' * (best.tokens != 1)}" if best.tokens else "no speculation"
         sure = "" if best.certain else " (not certain)"
-        console.print(Text(f"best at {best.concurrency} at a time: {tokens}, {figure(best.goodput)} tokens/s{sure}"))
+        gives = f"{figure(best.goodput)} {report.bound.unit}"
+        console.print(Text(f"best at {best.concurrency} at a time: {tokens}, {gives}{sure}"))
     if text := schedule_text(report):
         console.print(Text(f"num_speculative_tokens_per_batch_size: {text}"), soft_wrap=True)
     if report.serve:

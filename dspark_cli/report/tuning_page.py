@@ -61,7 +61,7 @@ def _winner(report: TuningReport) -> Iterator[str]:
         for best in report.best
     ]
     yield heading("Best number of draft tokens")
-    yield table(["requests at a time", "tokens", "tokens/s", "without speculation", "certain"], rows)
+    yield table(["requests at a time", "tokens", report.bound.unit, "without speculation", "certain"], rows)
     if text := schedule_text(report):
         yield f"<p>num_speculative_tokens_per_batch_size: {escaped(text)}</p>"
     yield f"<pre>{escaped(report.serve or '')}\n{escaped(report.recommend)}</pre>"

@@ -21,12 +21,7 @@ def about(report: TuningReport) -> str:
 
 
 def bound_words(bound: LatencyBound) -> str:
-    limits = [
-        f"{name} at most {limit:g} ms"
-        for name, limit in (("TTFT", bound.ttft_ms), ("TPOT", bound.tpot_ms))
-        if limit is not None
-    ]
-    return f"; goodput counts requests with {' and '.join(limits)}" if limits else ""
+    return f"; goodput counts requests with {bound.words}" if bound.given else ""
 
 
 def load_words(report: TuningReport, concurrency: int) -> str:

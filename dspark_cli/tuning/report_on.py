@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -25,13 +25,14 @@ from dspark_cli.facts.tuning import (
 from dspark_cli.findings.tuning.check import check_tuning
 from dspark_cli.findings.tuning.evidence import Checked, TuningEvidence
 from dspark_cli.serving.secrets import without_secrets
+from dspark_cli.serving.speculative import take_speculative_config
 from dspark_cli.tuning.block_length import BlockEffect, block_effect
 from dspark_cli.tuning.candidates import Also
 from dspark_cli.tuning.comparing import goodput_interval
 from dspark_cli.tuning.plan import Measured, TuningPlan, models, predictions
 from dspark_cli.tuning.prediction import CostModel
 from dspark_cli.tuning.schedule import batch_size_schedule
-from dspark_cli.tuning.verdict import best_also, drifts, verdicts
+from dspark_cli.tuning.verdict import best_also, best_also_without_speculation, drifts, verdicts
 
 SCHEDULE_KEY = "num_speculative_tokens_per_batch_size"
 DAY = len("2026-11-30")
@@ -59,7 +60,7 @@ def report_on_tuning(
     rows = tuple(_rows(plan, measured, foreseen, used))
     judged = verdicts(plan, measured)
     schedule = batch_size_schedule(plan, measured, question.vllm_args)
-    best = tuple(verdict.best_count(plan.bound) for verdict in judged)
+    best = tuple(count for verdict in judged if (count := verdict.best_count(plan.bound)))
     drift = drifts(plan, measured)
     asked = tuple(_asked_for(plan, measured))
     checked = tuple(_checked(foreseen, measured, used))
@@ -78,6 +79,7 @@ def report_on_tuning(
         )
     )
     value = best_also(plan, measured)
+    served = value if _deepest(best, schedule) else best_also_without_speculation(plan, measured)
     return TuningReport(
         question=question,
         bound=plan.bound,
@@ -94,8 +96,8 @@ def report_on_tuning(
         not_checked=found.not_checked,
         interrupted=ended.interrupted,
         stopped=ended.stopped,
-        recommend=_recommend(question, ended.results),
-        serve=_serve(question, also, value, best, schedule),
+        recommend=_recommend(question, also, served, ended.results),
+        serve=_serve(question, also, served, best, schedule),
         measured=ended.measured,
         reused=ended.reused,
         seconds=round(ended.seconds, 1),
@@ -103,8 +105,9 @@ def report_on_tuning(
 
 
 def profile_of(report: TuningReport, measured: Measured) -> MeasuredProfile | None:
-    """For the results file; None where nothing was found."""
-    if not report.best:
+    """For the results file, without a best number where no request met the bound; None where nothing that speculates
+    was measured."""
+    if not report.measured_drafts:
         return None
     question = report.question
     return MeasuredProfile(
@@ -115,6 +118,8 @@ def profile_of(report: TuningReport, measured: Measured) -> MeasuredProfile | No
         measured_on=max(each.measured_at for each in measured.values())[:DAY],
         best=report.best,
         schedule=report.schedule,
+        ttft_ms=report.bound.ttft_ms,
+        tpot_ms=report.bound.tpot_ms,
     )
 
 
@@ -233,9 +238,10 @@ def _quality(
     )
 
 
-def _recommend(question: TuningQuestion, results: str) -> str:
+def _recommend(question: TuningQuestion, also: Also | None, value: str | None, results: str) -> str:
     words = ["dspark-tool", "recommend", question.target, "--draft", question.drafter, "--profile", results]
-    return shlex.join([*words, *_after_dashes(without_secrets(list(question.vllm_args)))])
+    arguments, config = _with_also(question, also, value)
+    return shlex.join([*words, *_after_dashes([*arguments, *_speculative(config)])])
 
 
 def _serve(
@@ -243,23 +249,32 @@ def _serve(
 ) -> str | None:
     if not best:
         return None
-    arguments = without_secrets(list(question.vllm_args))
-    config: dict[str, Any] = {}
-    if also is not None and value is not None:
-        arguments += also.vllm_args(value)
-        config |= also.speculative_config(value)
-    tokens = max(each.tokens for each in best)
-    if schedule is not None:
-        depths = {depth for _, _, depth in schedule}
-        tokens = max(depths)
-        if len(depths) > 1:
-            config[SCHEDULE_KEY] = [list(entry) for entry in schedule]
+    arguments, config = _with_also(question, also, value)
+    tokens = _deepest(best, schedule)
     if not tokens:
-        return shlex.join(["vllm", "serve", question.target, *arguments])
-    if config:
-        arguments += ["--speculative-config", json.dumps(config)]
+        return shlex.join(["vllm", "serve", question.target, *take_speculative_config(arguments)[0]])
+    if schedule is not None and len({depth for _, _, depth in schedule}) > 1:
+        config[SCHEDULE_KEY] = [list(entry) for entry in schedule]
     words = ["dspark-tool", "serve", question.target, "--draft", question.drafter, "--tokens", str(tokens)]
-    return shlex.join([*words, *_after_dashes(arguments)])
+    return shlex.join([*words, *_after_dashes([*arguments, *_speculative(config)])])
+
+
+def _deepest(best: Sequence[BestCount], schedule: Schedule | None) -> int:
+    """num_speculative_tokens of the server for all loads; 0 where it does not speculate."""
+    depths = [each.tokens for each in best] if schedule is None else [depth for _, _, depth in schedule]
+    return max(depths, default=0)
+
+
+def _with_also(question: TuningQuestion, also: Also | None, value: str | None) -> tuple[list[str], dict[str, Any]]:
+    """vLLM's arguments with the best value of the one more setting, and what of it is speculative configuration."""
+    arguments = without_secrets(list(question.vllm_args))
+    if also is None or value is None:
+        return arguments, {}
+    return [*arguments, *also.vllm_args(value)], also.speculative_config(value)
+
+
+def _speculative(config: Mapping[str, Any]) -> list[str]:
+    return ["--speculative-config", json.dumps(config)] if config else []
 
 
 def _after_dashes(arguments: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dspark_cli.facts.measured_profile import BestCount
-from dspark_cli.facts.tuning import Drift, LatencyBound, Measurement
+from dspark_cli.facts.tuning import Candidate, Drift, LatencyBound, Measurement
 from dspark_cli.tuning.comparing import FEWEST_REQUESTS, Ratio, goodput_ratio
 from dspark_cli.tuning.plan import Measured, TuningPlan
 
@@ -36,8 +36,11 @@ class LoadVerdict:
     drift: float | None
     as_good: tuple[int, ...]
 
-    def best_count(self, bound: LatencyBound) -> BestCount:
+    def best_count(self, bound: LatencyBound) -> BestCount | None:
+        """None where no request met the bound: then no number is better than another."""
         base = self.base.goodput(bound) if self.base else None
+        if not (base or self.best.goodput(bound)):
+            return None
         off = base is not None and base > self.best.goodput(bound)
         return BestCount(
             concurrency=self.concurrency,
@@ -62,22 +65,35 @@ def drifts(plan: TuningPlan, measured: Measured) -> tuple[Drift, ...]:
 
 def best_also(plan: TuningPlan, measured: Measured) -> str | None:
     """The value of the one more setting whose best numbers of tokens do best over all loads (geometric mean)."""
-    scores: dict[str, float] = {}
-    for also in dict.fromkeys(each.also for each in plan.candidates if each.speculates and each.also is not None):
-        best = [_best(plan, measured, concurrency, also) for concurrency in plan.concurrencies]
-        goods = [each.goodput(plan.bound) for each in best if each is not None]
-        if len(goods) == len(best) and all(goods):
-            scores[also] = sum(map(math.log, goods))
+    return _best_value(plan, measured, speculates=True)
+
+
+def best_also_without_speculation(plan: TuningPlan, measured: Measured) -> str | None:
+    """The same of no speculation; None where the setting does not change it."""
+    return _best_value(plan, measured, speculates=False)
+
+
+def _best_value(plan: TuningPlan, measured: Measured, speculates: bool) -> str | None:
+    """A value with which more loads meet the bound is better, whatever it serves at the others."""
+    scores: dict[str, tuple[int, float]] = {}
+    asked = [each for each in plan.candidates if each.speculates is speculates and each.also is not None]
+    for also in dict.fromkeys(each.also for each in asked if each.also is not None):
+        of_value = [each for each in asked if each.also == also]
+        best = [_best(of_value, plan, measured, concurrency) for concurrency in plan.concurrencies]
+        goods = [good for each in best if each is not None and (good := each.goodput(plan.bound))]
+        if goods:
+            scores[also] = len(goods), sum(map(math.log, goods))
     return max(scores, key=lambda also: scores[also]) if scores else None
 
 
 def verdicts(plan: TuningPlan, measured: Measured) -> tuple[LoadVerdict, ...]:
     """Of each concurrency at which a candidate that speculates was measured."""
     also = best_also(plan, measured)
+    speculating = [each for each in plan.candidates if each.speculates and also in (None, each.also)]
     changed = {drift.concurrency: abs(drift.change) for drift in drifts(plan, measured)}
     found = []
     for concurrency in plan.concurrencies:
-        best = _best(plan, measured, concurrency, also)
+        best = _best(speculating, plan, measured, concurrency)
         if best is not None:
             found.append(_verdict(plan, measured, best, changed.get(concurrency)))
     return tuple(found)
@@ -85,8 +101,7 @@ def verdicts(plan: TuningPlan, measured: Measured) -> tuple[LoadVerdict, ...]:
 
 def _verdict(plan: TuningPlan, measured: Measured, best: Measurement, drift: float | None) -> LoadVerdict:
     bound, at = plan.bound, best.concurrency
-    bases = [known for each in plan.without_speculation if (known := measured.get((each, at, False)))]
-    base = max(bases, key=lambda each: each.goodput(bound), default=None)
+    base = _best(plan.without_speculation, plan, measured, at)
     ratio = goodput_ratio(best, base, bound) if base else None
     ratio = ratio.widened(drift or 0.0) if ratio else None
     return LoadVerdict(
@@ -108,8 +123,10 @@ def _pays(best: Measurement, base: Measurement | None, ratio: Ratio | None, boun
     return Pays.NO if ratio.high < 1 else Pays.TOO_CLOSE
 
 
-def _best(plan: TuningPlan, measured: Measured, concurrency: int, also: str | None) -> Measurement | None:
-    known = [each for each in _speculating(plan, measured, concurrency) if also is None or each.candidate.also == also]
+def _best(
+    candidates: Sequence[Candidate], plan: TuningPlan, measured: Measured, concurrency: int
+) -> Measurement | None:
+    known = [each for candidate in candidates if (each := measured.get((candidate, concurrency, False)))]
     return max(known, key=lambda each: each.goodput(plan.bound), default=None)
 
 

@@ -132,7 +132,24 @@ def test_a_bound_that_nothing_meets_is_told() -> None:
     report = report_of(plan_of(bound=LatencyBound(tpot_ms=0.001)), measured)
 
     assert "bound-never-met" in ids(report)
-    assert not report.best[0].certain
+    assert "lowest of any request was TPOT" in report.findings[0].what
+    assert report.best == ()
+    assert report.serve is None
+    profile = profile_of(report, measured)
+    assert profile is not None
+    assert (profile.best, profile.tpot_ms) == ((), 0.001)
+
+
+def test_a_bound_that_one_load_meets_gives_a_best_number_for_that_load_alone() -> None:
+    plan = plan_of((1, 2), bound=LatencyBound(tpot_ms=9))
+    measured = held(*(measurement(tokens, at, step_s=0.01 * at) for tokens in (0, 1, 7) for at in (1, 2)))
+
+    report = report_of(plan, measured)
+
+    assert [best.concurrency for best in report.best] == [1]
+    assert report.schedule is None
+    assert report.serve == "dspark-tool serve target --draft drafter --tokens 7"
+    assert "at fewer than two loads a request met the latency bound" in {each.why for each in report.not_checked}
 
 
 def test_numbers_that_cannot_be_told_from_the_best_are_named() -> None:
@@ -281,6 +298,40 @@ def test_one_more_setting_is_part_of_the_winner() -> None:
 
     assert report.best_also == "B"
     assert json.loads(str(report.serve).partition("--speculative-config ")[2].strip("'")) == {"attention_backend": "B"}
+
+
+def test_the_value_that_more_loads_meet_the_bound_with_is_the_better_one() -> None:
+    """B is faster alone, and at two at a time no request of it meets the bound."""
+    also = parse_also("attention_backend=A,B")
+    plan = plan_of((1, 2), also=also, tokens=(4,), bound=LatencyBound(tpot_ms=6))
+    of_b = {1: 0.8, 2: 2.0}
+    measured = held(
+        *(measurement(0, at) for at in (1, 2)),
+        *(measurement(4, at, also=value, slower=of_b[at] if value == "B" else 1) for at in (1, 2) for value in "AB"),
+    )
+
+    report = report_on_tuning(QUESTION, plan, also, measured, HowItEnded("results.jsonl"))
+
+    assert report.best_also == "A"
+    assert [best.tokens for best in report.best] == [4, 4]
+
+
+def test_no_speculation_is_served_with_its_own_best_value_and_recommended_with_it() -> None:
+    """Drafts are fastest with B, no speculation with A, and A without speculation is the fastest of all."""
+    also = parse_also("--max-num-batched-tokens=A,B")
+    plan = plan_of(also=also, tokens=(1, 4))
+    measured = held(
+        measurement(0, also="A", slower=0.3),
+        measurement(0, also="B"),
+        *(measurement(tokens, also=value, slower=1.3 if value == "A" else 1) for tokens in (1, 4) for value in "AB"),
+    )
+    question = dataclasses.replace(QUESTION, vllm_args=("--speculative-config", '{"attention_backend": "X"}'))
+
+    report = report_on_tuning(question, plan, also, measured, HowItEnded("results.jsonl"))
+
+    assert report.best_also == "B"
+    assert report.serve == "vllm serve target --max-num-batched-tokens A"
+    assert report.recommend.endswith("--max-num-batched-tokens A")
 
 
 def test_predictions_are_checked_against_what_they_did_not_know() -> None:

@@ -44,7 +44,3 @@ class TuningEvidence:
 
 def at_a_time(concurrency: int) -> str:
     return "one request at a time" if concurrency == 1 else f"{concurrency} requests at a time"
-
-
-def unit(bound: LatencyBound) -> str:
-    return "tokens/s within the bound" if bound.given else "tokens/s"

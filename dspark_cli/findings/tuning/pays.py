@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
-from dspark_cli.findings.tuning.evidence import TuningEvidence, at_a_time, unit
+from dspark_cli.findings.tuning.evidence import TuningEvidence, at_a_time
 from dspark_cli.tuning.comparing import FEWEST_REQUESTS
 from dspark_cli.tuning.verdict import FEWEST_STEPS, LoadVerdict, Pays
 
@@ -27,14 +27,32 @@ def _of_load(verdict: LoadVerdict, evidence: TuningEvidence) -> Finding | NotChe
             f"steps; it takes {FEWEST_REQUESTS} and {FEWEST_STEPS} (--prompts, --output-tokens)",
         )
     if verdict.pays is Pays.NOTHING:
-        return Finding(
-            NOTHING,
-            Severity.WARNING,
-            f"with {where} no request met the latency bound, with any number of tokens or without speculation",
-            _figures(verdict, evidence),
-            "allow more (--ttft-ms, --tpot-ms), or measure a smaller --concurrency",
-        )
+        return _never_met(verdict, evidence, where)
     return _judged(verdict, evidence, where)
+
+
+def _never_met(verdict: LoadVerdict, evidence: TuningEvidence, where: str) -> Finding:
+    requests = [
+        request
+        for each in evidence.measurements
+        if each.concurrency == verdict.concurrency
+        for request in each.requests
+    ]
+    lowest = {}
+    if evidence.bound.ttft_ms is not None:
+        lowest["TTFT"] = 1000 * min(request.ttft_s for request in requests)
+    if evidence.bound.tpot_ms is not None:
+        lowest["TPOT"] = 1000 * min(request.tpot_s for request in requests)
+    reached = " and ".join(f"{name} {value:,.1f} ms" for name, value in lowest.items())
+    fewer = ", or measure a smaller --concurrency" if verdict.concurrency > 1 else ""
+    return Finding(
+        NOTHING,
+        Severity.WARNING,
+        f"with {where} no request met the latency bound ({evidence.bound.words}), with any measured number of tokens "
+        f"or without speculation; the lowest of any request was {reached}",
+        _figures(verdict, evidence) | {f"lowest_{name.lower()}_ms": round(value, 3) for name, value in lowest.items()},
+        f"allow more ({', '.join(f'--{name.lower()}-ms' for name in lowest)}){fewer}",
+    )
 
 
 def _judged(verdict: LoadVerdict, evidence: TuningEvidence, where: str) -> Finding:
@@ -42,7 +60,7 @@ def _judged(verdict: LoadVerdict, evidence: TuningEvidence, where: str) -> Findi
     base = verdict.base.goodput(bound) if verdict.base else 0.0
     figures = (
         f"with {where}, {tokens} draft token{'s give' if tokens != 1 else ' gives'} "
-        f"{verdict.best.goodput(bound):,.1f} {unit(bound)}, no speculation {base:,.1f}{_times(verdict)}"
+        f"{verdict.best.goodput(bound):,.1f} {bound.unit}, no speculation {base:,.1f}{_times(verdict)}"
     )
     evidence_shown = _figures(verdict, evidence)
     if verdict.pays is Pays.YES:

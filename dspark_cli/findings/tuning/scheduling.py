@@ -7,6 +7,7 @@ from dspark_cli.findings.tuning.evidence import TuningEvidence
 from dspark_cli.tuning.schedule import whole_number_of
 
 ID, PARALLEL = "schedule", "schedule-is-disabled"
+FEWEST_LOADS = 2
 
 
 def check(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]:
@@ -14,6 +15,9 @@ def check(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]:
         yield NotChecked(ID, "one load was measured; --concurrency 1,8,32 makes a schedule by batch size")
         return
     if evidence.schedule is None:
+        served = sum(verdict.best_count(evidence.bound) is not None for verdict in evidence.verdicts)
+        if served < FEWEST_LOADS:
+            yield NotChecked(ID, "at fewer than two loads a request met the latency bound")
         return
     largest = max(verdict.concurrency for verdict in evidence.verdicts)
     depths = {tokens for _, _, tokens in evidence.schedule}

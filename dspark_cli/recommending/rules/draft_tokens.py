@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from dspark_cli.facts.measured_profile import MeasuredProfile
+from dspark_cli.facts.tuning import LatencyBound
 from dspark_cli.findings.acceptance.evidence import WORTH
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.measured import most_tokens, nearest, schedule_worth_giving
@@ -36,10 +38,15 @@ def _measured(situation: Situation) -> Choice | None:
         KEY,
         tokens,
         f"measured on {profile.device}: at {best.concurrency} at once {best.tokens} tokens gave {best.goodput:,.0f}"
-        f" tokens/s{against}",
+        f" tokens/s{_within(profile)}{against}",
         f"--profile, measured {profile.measured_on} with vLLM {profile.vllm}",
         Confidence.CERTAIN if best.certain else Confidence.LIKELY,
     )
+
+
+def _within(profile: MeasuredProfile) -> str:
+    bound = LatencyBound(profile.ttft_ms, profile.tpot_ms)
+    return f" of requests with {bound.words}" if bound.given else ""
 
 
 def _counted(situation: Situation) -> Choice | None:
@@ -160,6 +167,17 @@ def _of_another_pair(situation: Situation) -> Iterator[Finding]:
             f"the profile was measured with another setting: {'; '.join(differing)}",
             {"measured_on": profile.measured_on},
             "measure this one: dspark-tool tune",
+            source="--profile",
+            confidence=Confidence.CERTAIN,
+        )
+    if not profile.best:
+        bound = LatencyBound(profile.ttft_ms, profile.tpot_ms)
+        yield Finding(
+            "bound-never-met",
+            Severity.WARNING,
+            f"the profile has no best number of tokens: at no load a request met its bound ({bound.words})",
+            {"ttft_ms": profile.ttft_ms, "tpot_ms": profile.tpot_ms},
+            "measure with another bound: dspark-tool tune with a larger --ttft-ms or --tpot-ms",
             source="--profile",
             confidence=Confidence.CERTAIN,
         )
