@@ -41,6 +41,37 @@ def test_a_request_that_failed_is_left_out_and_counted() -> None:
     assert 1 not in {request.prompt for request in found.requests}
 
 
+BY_END = (FIXTURES / "bench" / "request-times-by-end.benchmarks.json").read_bytes()
+"""Two at a time: the second prompt's answer ended first."""
+
+
+def test_guidellms_requests_are_told_by_their_prompts_and_not_by_when_they_ended() -> None:
+    held = json.loads(BY_END)["benchmarks"][0]["requests"]["successful"]
+    ended = [json.loads(each["request_args"])["body"]["prompt"] for each in held]
+    sent = [ended[1], ended[0], *ended[2:]]
+
+    found = read_request_times(BY_END, "benchmarks.json", sent)
+
+    assert [request.prompt for request in found.requests] == [1, 0, *range(2, 12)]
+    assert found.requests[0].seconds == round(held[0]["request_latency"], 6)
+
+
+def test_prompts_alike_are_each_one_request_and_others_get_numbers_of_their_own() -> None:
+    result = json.loads(BY_END)
+    held = result["benchmarks"][0]["requests"]["successful"]
+    held[3]["request_args"] = held[2]["request_args"]
+    for number, told in ((4, None), (5, "{"), (6, "[]"), (7, '{"body": {"prompt": 1}}')):
+        held[number]["request_args"] = told
+    sent = [json.loads(held[2]["request_args"])["body"]["prompt"]] * 2
+
+    found = read_request_times(json.dumps(result).encode(), "benchmarks.json", sent)
+
+    numbers = [request.prompt for request in found.requests]
+    assert numbers[2:4] == [0, 1]
+    assert len(set(numbers)) == 12
+    assert min([*numbers[:2], *numbers[4:]]) == 2
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"not json", b'{"ttfts": 1, "itls": 2}', b'{"benchmarks": 3}'])
 def test_what_is_no_result_is_refused_or_holds_no_request(content: bytes) -> None:
     try:

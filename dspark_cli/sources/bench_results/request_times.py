@@ -1,6 +1,7 @@
 """Times of each request in the result file of a benchmark: those that `vllm bench serve --save-detailed`, aiperf (its
 profile_export.jsonl) and guidellm write."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +27,13 @@ class RequestTimes:
     seconds: float
 
 
-def read_request_times(content: bytes, name: str) -> RequestTimes:
-    """Raises NotFit: it is no such result, or its figures are none."""
+def read_request_times(content: bytes, name: str, prompts: Sequence[str] = ()) -> RequestTimes:
+    """`prompts` are those that were sent, in their order: guidellm lists requests as they ended, and tells each by its
+    text alone.
+
+    Raises:
+        NotFit: it is no such result, or its figures are none.
+    """
     documents = read_documents(content)
     if documents.broken:
         raise cut_short(name)
@@ -35,7 +41,7 @@ def read_request_times(content: bytes, name: str) -> RequestTimes:
     if "ttfts" in first and "itls" in first:
         return _of_vllm(first)
     if "benchmarks" in first:
-        return _of_guidellm(first)
+        return _of_guidellm(first, prompts)
     if "metadata" in first and "metrics" in first:
         return _of_aiperf(documents.objects)
     raise NotFit(f"{name} holds no times of requests", "is it of another release of its tool? try --load builtin")
@@ -80,11 +86,13 @@ def _of_aiperf(lines: Sequence[Mapping[str, Any]]) -> RequestTimes:
     return RequestTimes(tuple(requests), tuple(failed), _duration(span))
 
 
-def _of_guidellm(report: Mapping[str, Any]) -> RequestTimes:
+def _of_guidellm(report: Mapping[str, Any], prompts: Sequence[str]) -> RequestTimes:
+    numbers = _PromptNumbers(prompts)
     requests: list[AnsweredRequest] = []
     failed: list[str] = []
     begins, ends = [], []
-    for number, (request, good) in enumerate(_guidellm_requests(report)):
+    for request, good in _guidellm_requests(report):
+        number = numbers.take(_guidellm_prompt(request))
         if not good:
             failed.append("guidellm counts it as failed")
             continue
@@ -93,6 +101,38 @@ def _of_guidellm(report: Mapping[str, Any]) -> RequestTimes:
         ttft = _number(request.get("time_to_first_token_ms")) / MILLISECONDS
         requests.append(_request(number, ttft, _number(request.get("request_latency")), request.get("output_tokens")))
     return RequestTimes(tuple(requests), tuple(failed), _duration(max(ends) - min(begins) if begins else 0.0))
+
+
+class _PromptNumbers:
+    """Which of the sent prompts a text is; of several alike, each once. A text that was not sent, or not told, gets a
+    number of its own."""
+
+    def __init__(self, prompts: Sequence[str]) -> None:
+        self._left: dict[str, deque[int]] = {}
+        for number, prompt in enumerate(prompts):
+            self._left.setdefault(prompt, deque()).append(number)
+        self._next = len(prompts)
+
+    def take(self, prompt: str | None) -> int:
+        left = self._left.get(prompt) if prompt is not None else None
+        if left:
+            return left.popleft()
+        self._next += 1
+        return self._next - 1
+
+
+def _guidellm_prompt(request: Mapping[str, Any]) -> str | None:
+    """From the request's body, which is JSON in JSON."""
+    from pydantic_core import from_json
+
+    told = request.get("request_args")
+    try:
+        arguments = from_json(told) if isinstance(told, str) else told
+    except ValueError:
+        return None
+    body = arguments.get("body") if isinstance(arguments, dict) else None
+    prompt = body.get("prompt") if isinstance(body, dict) else None
+    return prompt if isinstance(prompt, str) else None
 
 
 def _guidellm_requests(report: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
