@@ -38,7 +38,7 @@ def tune(
         int | None,
         typer.Option(min=2, max=20_000, help="Requests a measurement; as a rule 24, or 4 a request at a time."),
     ] = None,
-    prompt_tokens: Annotated[int, typer.Option(min=64, help="Tokens a prompt, at most.")] = 512,
+    prompt_tokens: Annotated[int, typer.Option(min=64, help="Tokens a prompt, about.")] = 512,
     output_tokens: Annotated[int, typer.Option(min=8, max=4096, help="Tokens to generate a request.")] = 64,
     prompt_file: Annotated[
         Path | None,
@@ -108,6 +108,7 @@ def tune(
     from dspark_cli.serving.speculative import speculate
     from dspark_cli.sources.checkpoint import check_target
     from dspark_cli.sources.device_name import device_name
+    from dspark_cli.sources.server_status import api_key
     from dspark_cli.sources.vllm_install import find_vllm
     from dspark_cli.tuning.candidates import MOST_CONCURRENCY, MOST_TOKENS, all_candidates, parse_also, parse_counts
     from dspark_cli.tuning.launch import VllmLauncher, require_usable
@@ -124,6 +125,8 @@ def tune(
     given = tuple(vllm_args or ())
     require_usable(given)
     setting = parse_also(also)
+    if setting is not None and setting.is_option:
+        require_usable([setting.key])
     speculation = speculate(draft, method, None if tokens is None else 1)
     counts = (
         tuple(range(1, speculation.tokens + 1)) if tokens is None else parse_counts(tokens, "--tokens", MOST_TOKENS)
@@ -138,7 +141,7 @@ def tune(
     own = texts_of_file(prompt_file) if prompt_file is not None else None
     install = find_vllm()
     asked = Load(load, prompts, prompt_tokens, output_tokens, seed, _digest(own))
-    tool = load_tool(load, install, target, timeout)
+    tool = load_tool(load, install, target, timeout, api_key(None))
     wanted = Wanted(draft_context, (), allow_unpatched)
     if not allow_conflicts:
         given = _recommended(target, draft, method, given, max(plan.concurrencies), draft_context, install)

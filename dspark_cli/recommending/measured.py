@@ -1,14 +1,21 @@
 """Which entry of a measured profile speaks for a workload."""
 
+from collections.abc import Sequence
+
 from dspark_cli.facts.measured_profile import BestCount, MeasuredProfile
 
 
 def nearest(profile: MeasuredProfile | None, concurrency: int | None) -> BestCount | None:
     """The measured concurrency next to the one asked for; the lowest where none is. None without a profile."""
-    if profile is None or not profile.best:
-        return None
-    ordered = sorted(profile.best, key=lambda best: best.concurrency)
-    return ordered[0] if concurrency is None else min(ordered, key=lambda best: abs(best.concurrency - concurrency))
+    return _nearest(profile.best, concurrency) if profile else None
+
+
+def evidence_for(profile: MeasuredProfile, concurrency: int | None) -> BestCount | None:
+    """The measured load that `most_tokens` rests on: of those that it is best at, the nearest. A schedule's deepest
+    number may be of another load than the one asked for."""
+    tokens = most_tokens(profile, concurrency)
+    alike = [best for best in profile.best if best.tokens == tokens]
+    return _nearest(alike or profile.best, concurrency)
 
 
 def schedule_worth_giving(profile: MeasuredProfile | None) -> tuple[tuple[int, int, int], ...]:
@@ -24,3 +31,10 @@ def most_tokens(profile: MeasuredProfile | None, concurrency: int | None) -> int
     if schedule:
         return max(depth for _, _, depth in schedule)
     return best.tokens if best and best.tokens else None
+
+
+def _nearest(loads: Sequence[BestCount], concurrency: int | None) -> BestCount | None:
+    def apart(best: BestCount) -> int:
+        return best.concurrency if concurrency is None else abs(best.concurrency - concurrency)
+
+    return min(sorted(loads, key=lambda best: best.concurrency), key=apart, default=None)

@@ -15,7 +15,7 @@ def about(report: TuningReport) -> str:
     load = report.question.load
     tool = "" if load.tool == "builtin" else f", by {load.tool}"
     return (
-        f"{short(report.question.vllm)} on {short(report.question.device)}; requests of up to {load.prompt_tokens:,} "
+        f"{short(report.question.vllm)} on {short(report.question.device)}; requests of about {load.prompt_tokens:,} "
         f"tokens in and {load.output_tokens:,} out{tool}{bound_words(report.bound)}"
     )
 

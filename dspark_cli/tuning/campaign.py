@@ -127,13 +127,14 @@ class Campaign:
     def _measure(self, visit: Visit, server: RunningServer, completions: CompletionsServer) -> Measurement:
         concurrency = completions.concurrency
         wanted = self.load.requests(concurrency)
+        log = self._log(visit, f"-{self.load.tool}-{concurrency}-at-a-time")
         texts = self.texts.at_least(wanted + concurrency)
         warm_up(completions, texts[wanted:], self.progress.sending)
         speculates = visit.candidate.speculates
         before, _ = settled_snapshot(server.url, None, ASKING_MAY_TAKE_S)
         traffic_before = _traffic(server.url)
         use = MachineUse(_ours(server))
-        sent = self.tool(completions, texts[:wanted], self.load, self.progress.sending)
+        sent = self.tool(completions, texts[:wanted], self.load, self.progress.sending, log)
         used_by_others = use.by_others(_ours(server)) if self.load.tool == BUILT_IN else None
         server.process.require_alive()
         if len(sent.requests) < wanted // 2 or not sent.requests:
@@ -164,9 +165,10 @@ class Campaign:
     def _most_texts(self) -> int:
         return max(self.load.requests(concurrency) + concurrency for concurrency in self.plan.concurrencies)
 
-    def _log(self, visit: Visit) -> Path:
+    def _log(self, visit: Visit, of: str = "") -> Path:
+        """The server's own, or that `of` what is done with it."""
         also = "" if visit.candidate.also is None else f"-{crc32(visit.candidate.also.encode()):08x}"
-        name = f"{visit.candidate.tokens}-tokens{also}{'-again' if visit.control else ''}.log"
+        name = f"{visit.candidate.tokens}-tokens{also}{'-again' if visit.control else ''}{of}.log"
         with contextlib.suppress(OSError):
             self.logs.mkdir(parents=True, exist_ok=True)
         return self.logs / name

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from dspark_cli.errors import NotFit
@@ -32,9 +33,11 @@ class Sent:
 
 
 class LoadTool(Protocol):
-    """Sends the requests of one measurement."""
+    """Sends the requests of one measurement; a child of its own prints to `log`."""
 
-    def __call__(self, server: CompletionsServer, texts: Sequence[str], load: Load, sending: Sending) -> Sent: ...
+    def __call__(
+        self, server: CompletionsServer, texts: Sequence[str], load: Load, sending: Sending, log: Path
+    ) -> Sent: ...
 
 
 @dataclass
@@ -79,8 +82,9 @@ def warm_up(server: CompletionsServer, texts: Sequence[str], sending: Sending) -
         raise NotFit(f"the server does not answer: {answers.failed[0]}", "see its log")
 
 
-def built_in(server: CompletionsServer, texts: Sequence[str], load: Load, sending: Sending) -> Sent:
-    """Stream completions at temperature 0, each with a cache salt of its own, so that no prefix is found again."""
+def built_in(server: CompletionsServer, texts: Sequence[str], load: Load, sending: Sending, log: Path) -> Sent:
+    """Stream completions at temperature 0, each with a cache salt of its own, so that no prefix is found again; nothing
+    goes to `log`."""
     prompts = [Prompt(number, text, load.output_tokens, salt=salt()) for number, text in enumerate(texts)]
     with sending("measuring", len(prompts)) as done:
         answers = complete_all(server, prompts, done)

@@ -14,6 +14,7 @@ from dspark_cli.errors import BadInput, CannotSay, NotFit
 from dspark_cli.facts.draft_counters import DraftCounters
 from dspark_cli.facts.tuning import Load
 from dspark_cli.serving.background import BackgroundProcess, in_background
+from dspark_cli.serving.secrets import secrets_of
 from dspark_cli.sources.bench_results import read_bench_result
 from dspark_cli.sources.bench_results.request_times import RequestTimes, read_request_times
 from dspark_cli.sources.completions import CompletionsServer
@@ -29,6 +30,7 @@ EXCEPTION = re.compile(r"[\w.]+(Error|Exception)\b: ")
 BOX = re.compile("[\N{BOX DRAWINGS LIGHT HORIZONTAL}-\N{BOX DRAWINGS HEAVY LEFT AND LIGHT RIGHT}]")
 """Lines around a message, which some tools draw."""
 LONGEST_TAIL = 300
+OR_BUILT_IN = "or try --load builtin"
 Command = Callable[["Job"], list[str]]
 
 
@@ -60,7 +62,9 @@ class ExternalLoad:
     added_environment: dict[str, str]
     request_timeout_s: float
 
-    def __call__(self, server: CompletionsServer, texts: Sequence[str], load: Load, sending: Sending) -> Sent:
+    def __call__(
+        self, server: CompletionsServer, texts: Sequence[str], load: Load, sending: Sending, log: Path
+    ) -> Sent:
         """Raises NotFit: the tool fails, takes too long, or writes what cannot be read."""
         with tempfile.TemporaryDirectory(prefix="dspark-tune-") as name, sending("measuring", len(texts)):
             folder = Path(name)
@@ -78,31 +82,33 @@ class ExternalLoad:
                 salt=salt(),
             )
             waves = -(-len(texts) // server.concurrency)
-            self._run(job, folder / "tool.log", STARTS_WITHIN_S + waves * self.request_timeout_s)
+            self._run(job, log, STARTS_WITHIN_S + waves * self.request_timeout_s)
             content = self._result(folder)
-        return _sent(read_request_times(content, self.result), _counted(content, self.result))
+        return _sent(read_request_times(content, self.result, texts), _counted(content, self.result))
 
     def _run(self, job: Job, log: Path, timeout_s: float) -> None:
         environment = {"NO_PROXY": "127.0.0.1", **self.added_environment}
-        with in_background(self.command(job), environment, log) as process:
+        with in_background(self.command(job), environment, log, secrets=secrets_of([], environment)) as process:
             code = process.wait(timeout_s)
             if code != 0:
                 how = f"did not end within {timeout_s:,.0f} s" if code is None else f"ended with exit code {code}"
-                raise NotFit(f"{self.name} {how}: {_tail(process)}", "try --load builtin")
+                raise NotFit(f"{self.name} {how}: {_tail(process)}", f"read the whole output: {log}; {OR_BUILT_IN}")
 
     def _result(self, folder: Path) -> bytes:
         found = sorted(folder.rglob(self.result))
         if not found:
-            raise NotFit(f"{self.name} wrote no {self.result}", "is it another release? try --load builtin")
+            raise NotFit(f"{self.name} wrote no {self.result}", f"is it another release? {OR_BUILT_IN}")
         return found[0].read_bytes()
 
 
-def load_tool(name: str, install: VllmInstall, target: str, request_timeout_s: float) -> LoadTool:
-    """The tool of that name.
+def load_tool(
+    name: str, install: VllmInstall, target: str, request_timeout_s: float, key: str | None = None
+) -> LoadTool:
+    """The tool of that name. `key` is the API key that the servers want.
 
     Raises:
         BadInput: there is none.
-        NotFit: it is not installed.
+        NotFit: it is not installed, or takes no key out of sight.
     """
     if name == BUILT_IN:
         return built_in
@@ -117,11 +123,16 @@ def load_tool(name: str, install: VllmInstall, target: str, request_timeout_s: f
             "vllm-bench.json",
             "prompt",
             target,
-            install.added_environment(),
+            install.added_environment() | ({"OPENAI_API_KEY": key} if key else {}),
             request_timeout_s,
         )
     if program is None:
         raise NotFit(f"{name} is not installed: no such program on the path", f"pip install {name}, or --load builtin")
+    if key:
+        raise NotFit(
+            f"{name} takes an API key on its command line, where others see it, and VLLM_API_KEY is set",
+            "unset VLLM_API_KEY for the tune, whose servers listen on 127.0.0.1 alone; or --load builtin",
+        )
     if name == AIPERF:
         return ExternalLoad(
             name,

@@ -67,6 +67,8 @@ def test_start_up_imports_nothing_heavy() -> None:
         (["inspect-cache", "--model", str(TARGET), "--kv-memory", "-1GiB"], 2, "not a memory size"),
         ([*TUNE, "--tokens", "0-3", "--dry-run"], 2, "no numbers from 1 to"),
         ([*TUNE, "--concurrency", "many", "--dry-run"], 2, "no numbers from 1 to"),
+        ([*TUNE, "--also", "--port=1,2", "--dry-run"], 2, "--port does not go with tune"),
+        ([*TUNE, "--also", "--speculative-config=A,B", "--dry-run"], 2, "would be a whole configuration"),
         ([*TUNE, "--also", "model=a", "--dry-run"], 2, "what tune sets itself"),
         ([*TUNE, "--load", "wrk", "--dry-run"], 2, "is no load"),
         ([*TUNE, "--load", "guidellm", "--dry-run"], 3, "guidellm is not installed"),

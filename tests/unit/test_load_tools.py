@@ -39,14 +39,14 @@ def external(program: str, *arguments: str) -> ExternalLoad:
     )
 
 
-def test_the_result_of_a_tool_is_read_with_its_own_counts() -> None:
+def test_the_result_of_a_tool_is_read_with_its_own_counts(tmp_path: Path) -> None:
     program = """
 import json, shutil, sys
 prompts = [json.loads(line)["prompt"] for line in open(sys.argv[1])]
 assert prompts == [f"prompt {number}" for number in range(12)]
 shutil.copy(sys.argv[3], sys.argv[2] + "/result.json")
 """
-    sent = external(program, str(RECORDED))(SERVER, TEXTS, LOAD, no_progress)  # type: ignore[arg-type]
+    sent = external(program, str(RECORDED))(SERVER, TEXTS, LOAD, no_progress, tmp_path / "log")  # type: ignore[arg-type]
 
     assert len(sent.requests) == 12
     assert sent.counted is not None
@@ -68,17 +68,18 @@ shutil.copy(sys.argv[3], sys.argv[2] + "/result.json")
         ("import sys; open(sys.argv[2] + '/result.json', 'w').write('{}')", "holds no times"),
     ],
 )
-def test_a_tool_that_fails_is_told_with_its_last_words(program: str, reason: str) -> None:
+def test_a_tool_that_fails_is_told_with_its_last_words(program: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(NotFit, match=reason):
-        external(program)(SERVER, TEXTS, LOAD, no_progress)  # type: ignore[arg-type]
+        external(program)(SERVER, TEXTS, LOAD, no_progress, tmp_path / "log")  # type: ignore[arg-type]
 
 
-def test_a_tool_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("dspark_cli.tuning.load_tools.STARTS_WITHIN_S", 0.5)
     slow = dataclasses.replace(external("import time; time.sleep(60)"), request_timeout_s=0.1)
 
-    with pytest.raises(NotFit, match="did not end within"):
-        slow(SERVER, TEXTS, LOAD, no_progress)  # type: ignore[arg-type]
+    with pytest.raises(NotFit, match="did not end within") as ended:
+        slow(SERVER, TEXTS, LOAD, no_progress, tmp_path / "log")  # type: ignore[arg-type]
+    assert str(tmp_path / "log") in ended.value.next_step
 
 
 def test_a_tool_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,3 +97,28 @@ def test_a_benchmark_that_lacks_a_package_is_named_before_a_server_starts(monkey
 
     with pytest.raises(NotFit, match="pandas"):
         load_tool("vllm-bench", INSTALL, "target", 30.0)
+
+
+def test_an_api_key_is_handed_over_out_of_sight_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dspark_cli.tuning.load_tools.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("dspark_cli.tuning.load_tools.find_spec", lambda name: name)
+
+    bench = load_tool("vllm-bench", INSTALL, "target", 30.0, "the key")
+
+    assert isinstance(bench, ExternalLoad)
+    assert bench.added_environment["OPENAI_API_KEY"] == "the key"
+    for name in ("aiperf", "guidellm"):
+        with pytest.raises(NotFit, match="VLLM_API_KEY is set") as refused:
+            load_tool(name, INSTALL, "target", 30.0, "the key")
+        assert "the key" not in str(refused.value)
+
+
+def test_aiperf_is_not_kept_offline_from_a_local_tokenizer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("dspark_cli.tuning.load_tools.which", lambda name: f"/bin/{name}")
+
+    of_folder, of_hub = (load_tool("aiperf", INSTALL, target, 30.0) for target in (str(tmp_path), "Qwen/Qwen3-8B"))
+
+    assert isinstance(of_folder, ExternalLoad)
+    assert isinstance(of_hub, ExternalLoad)
+    assert of_folder.added_environment["HF_HUB_OFFLINE"] == ""
+    assert of_hub.added_environment == {}

@@ -572,6 +572,25 @@ def test_a_measured_schedule_is_given_with_its_deepest_number() -> None:
     assert result.traps == ()
 
 
+def test_a_schedules_deepest_number_is_told_with_the_load_that_it_is_best_at() -> None:
+    """Alone no speculation is best, and the schedule begins with it."""
+    result = recommended(DENSE, profile_of((1, 0), (8, 4), schedule=((1, 2, 0), (3, 1024, 4))))
+
+    choice = next(choice for choice in result.choices if choice.setting == TOKENS)
+    assert choice.value == 4
+    assert "at 8 at once 4 tokens gave 900 tokens/s, +50% against no speculation" in choice.reason
+
+
+def test_a_profile_within_a_latency_bound_says_so_and_one_that_never_met_it_gives_no_number() -> None:
+    met = recommended(DENSE, replace(profile_of((1, 4)), tpot_ms=20.0))
+    never = recommended(DENSE, replace(profile_of(), tpot_ms=20.0))
+
+    choice = next(choice for choice in met.choices if choice.setting == TOKENS)
+    assert "tokens/s of requests with TPOT at most 20 ms, +50%" in choice.reason
+    assert [trap.id for trap in never.traps] == ["bound-never-met"]
+    assert never.speculative_config[TOKENS] == recommended(DENSE).speculative_config[TOKENS]
+
+
 def test_a_schedule_of_one_depth_is_a_number() -> None:
     result = recommended(DENSE, profile_of((1, 7), (8, 7), schedule=((1, 1024, 7),)))
 

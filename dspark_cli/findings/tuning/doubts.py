@@ -47,8 +47,10 @@ def _drift(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]:
             )
 
 
-def _of_measurements(evidence: TuningEvidence) -> Iterator[Finding]:
+def _of_measurements(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]:
     used = [each.used_by_others for each in evidence.measurements if each.used_by_others is not None]
+    if evidence.question.load.tool != "builtin":
+        yield NotChecked(BUSY, f"what other processes used is not known under a load of {evidence.question.load.tool}")
     if used and max(used) > BUSY_FROM:
         yield Finding(
             BUSY,

@@ -6,7 +6,7 @@ from dspark_cli.facts.measured_profile import MeasuredProfile
 from dspark_cli.facts.tuning import LatencyBound
 from dspark_cli.findings.acceptance.evidence import WORTH
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
-from dspark_cli.recommending.measured import most_tokens, nearest, schedule_worth_giving
+from dspark_cli.recommending.measured import evidence_for, most_tokens, nearest, schedule_worth_giving
 from dspark_cli.recommending.recommendation import Choice
 from dspark_cli.recommending.saying import CHECKPOINT, speculative
 from dspark_cli.recommending.situation import Situation
@@ -29,7 +29,8 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
 
 def _measured(situation: Situation) -> Choice | None:
     profile, concurrency = situation.profile, situation.workload.concurrency
-    best, tokens = nearest(profile, concurrency), most_tokens(profile, concurrency)
+    tokens = most_tokens(profile, concurrency)
+    best = evidence_for(profile, concurrency) if profile else None
     if profile is None or best is None or tokens is None:
         return None
     without = best.goodput_without_speculation
@@ -98,7 +99,7 @@ def _schedule(situation: Situation) -> Iterator[Choice | Finding]:
         yield speculative(
             SCHEDULE,
             [list(entry) for entry in schedule],
-            "the best count falls with the load; entries are first and last batch size, tokens",
+            "the best count changes with the load; entries are first and last batch size, tokens",
             f"--profile, measured {profile.measured_on} on {profile.device}",
             Confidence.LIKELY,
         )
