@@ -57,16 +57,29 @@ class Outlook:
 
 def next_visit(plan: TuningPlan, measured: Measured, failed: AbstractSet[Candidate]) -> Visit | None:
     """None when enough is measured."""
+    failed = given_up(plan, measured, failed)
     for candidate in _wanted(plan, measured, failed):
         if missing := _missing(plan, candidate, measured):
             return Visit(candidate, missing)
     return _control(plan, measured, failed)
 
 
+def given_up(plan: TuningPlan, measured: Measured, failed: AbstractSet[Candidate]) -> AbstractSet[Candidate]:
+    """Those that failed, and those that would: all numbers of tokens with a value of the one more setting of which none
+    was measured, and the smallest and another failed. A larger number needs no less than the smallest."""
+    known = {candidate for candidate, _, _ in measured}
+    given = set(failed)
+    for group in groups(plan.candidates).values():
+        if group[0] in failed and len(failed & set(group)) > 1 and not known & set(group):
+            given.update(group)
+    return given
+
+
 def outlook(plan: TuningPlan, measured: Measured, failed: AbstractSet[Candidate]) -> Outlook:
     def unmeasured(candidates: Sequence[Candidate]) -> int:
         return sum(bool(_missing(plan, each, measured)) for each in candidates if each not in failed)
 
+    failed = given_up(plan, measured, failed)
     control = 1 if plan.control and not any(key[2] for key in measured) and plan.without_speculation else 0
     most = unmeasured(plan.candidates)
     first = unmeasured(tuple(dict.fromkeys(_needed_first(plan, failed))))
@@ -132,11 +145,17 @@ def _wanted(plan: TuningPlan, measured: Measured, failed: AbstractSet[Candidate]
 
 def _needed_first(plan: TuningPlan, failed: AbstractSet[Candidate]) -> Iterator[Candidate]:
     """The largest number, no speculation, and what else predictions take."""
-    first, *others = [used_to_predict(group, failed) for group in groups(plan.candidates).values()] or [()]
+    first, *others = [_used_in_order(group, failed) for group in groups(plan.candidates).values()] or [()]
     yield from first[:1]
     yield from (each for each in plan.without_speculation if each not in failed)
     for used in (first, *others):
         yield from used
+
+
+def _used_in_order(group: Sequence[Candidate], failed: AbstractSet[Candidate]) -> Sequence[Candidate]:
+    """The largest number first, as it tells most; after a failure the smallest, which tells whether any starts."""
+    used = used_to_predict(group, failed)
+    return sorted(used) if failed & set(group) else used
 
 
 def _may_be_best(plan: TuningPlan, measured: Measured, failed: AbstractSet[Candidate]) -> Iterator[Candidate]:

@@ -159,3 +159,13 @@ def names(process: psutil.Process, text: str) -> bool:
     with contextlib.suppress(psutil.Error):
         return any(text in word for word in process.cmdline())
     return False
+
+
+def test_once_the_smallest_number_dies_too_the_others_are_not_tried(tmp_path: Path) -> None:
+    launcher = CheapLauncher(dying=frozenset(range(1, 8)))
+    with open_tuning_file(tmp_path / "results.jsonl", QUESTION) as file:
+        run = campaign(file, plan_of(tuple(range(1, 8))), launcher, Told())
+        run.run()
+
+    assert [each.tokens for each in launcher.started] == [7, 1, 0]
+    assert set(run.failed) == {Candidate(7), Candidate(1)}
