@@ -188,7 +188,7 @@ def _of_another_pair(situation: Situation) -> Iterator[Finding]:
             "speculation-does-not-pay",
             Severity.WARNING,
             f"at {best.concurrency} at once the profile found no number of tokens that beats no speculation"
-            f" ({best.goodput:,.0f} tokens/s)",
+            f" ({best.goodput:,.0f} tokens/s{_within(profile)})",
             {"concurrency": best.concurrency},
             "serve the target alone at this load: vllm serve without --speculative-config",
             source="--profile",
