@@ -134,7 +134,7 @@ class Experiment:
             self.notes.append(
                 f"{prompts} prompts instead of {plan.prompts}: the KV cache holds {facts.kv_tokens:,} tokens"
             )
-        characters = int(wanted * characters_a_token(text, answers))
+        characters = int(wanted * characters_a_token([text], answers))
         self.texts = (
             shaped(self.own_texts, prompts, characters)
             if self.own_texts
@@ -232,21 +232,22 @@ def prompt_length(plan: ProbePlan, servers: Sequence[ServerFacts]) -> int:
     return wanted
 
 
-def characters_a_token(text: str, answers: Answers) -> float:
-    """Of `text`, by the one answer to it.
+def characters_a_token(texts: Sequence[str], answers: Answers) -> float:
+    """Of `texts`, by the answers to those of them that were answered.
 
     Raises:
         CannotSay: there is none, or it counts what no tokenizer can.
     """
     if not answers.requests:
         raise CannotSay(f"the server answers no request: {answers.failed[0]}", "see its log")
-    tokens = answers.requests[0].prompt_tokens
-    if tokens > MOST_TOKENS_A_CHARACTER * len(text):
+    tokens = sum(request.prompt_tokens for request in answers.requests)
+    characters = sum(len(texts[request.prompt]) for request in answers.requests)
+    if tokens > MOST_TOKENS_A_CHARACTER * characters:
         raise CannotSay(
-            f"the server counts {tokens:,} tokens in a text of {len(text):,} characters",
+            f"the server counts {tokens:,} tokens in a text of {characters:,} characters",
             "probe the server itself, not a proxy that adds to prompts",
         )
-    return len(text) / tokens
+    return characters / tokens
 
 
 def _rank(engine: str) -> int | None:

@@ -98,7 +98,7 @@ def calibrate(server: CompletionsServer, texts: Sequence[str] | None, seed: int)
     """
     text = (list(texts) if texts else built_in_texts(1, CALIBRATION_CHARACTERS, seed))[0][:CALIBRATION_CHARACTERS]
     answers = complete_all(server, [Prompt(0, text, 1)], lambda: None)
-    return characters_a_token(text, answers)
+    return characters_a_token([text], answers)
 
 
 def measure_side(
