@@ -8,11 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dspark_cli.errors import BadInput, NotFit
+from dspark_cli.errors import BadInput, CannotSay, NotFit
+from dspark_cli.facts.probe import ProbedRequest
 from dspark_cli.probing import prompt_texts
-from dspark_cli.probing.experiment import ProbePlan
+from dspark_cli.probing.experiment import ProbePlan, characters_a_token
 from dspark_cli.probing.prompt_texts import SHORTEST_TEXT, built_in_texts, shaped, texts_of_file
 from dspark_cli.probing.trailing_block import shared_prefix
+from dspark_cli.sources.completions import Answers
 
 LONG, OTHER = ("why " * 60).strip(), ("how " * 60).strip()
 SHORT = "too short"
@@ -220,3 +222,22 @@ def test_prompts_of_a_shared_prefix_end_differently(own: bool) -> None:
 def test_a_file_with_too_few_endings_for_a_shared_prefix_is_refused() -> None:
     with pytest.raises(BadInput, match="2 endings that differ"):
         shared_prefix(ProbePlan(prompts=12), ratio=4.0, texts=[LONG, OTHER, "which " * 50], tokens=100)
+
+
+def answered(number: int, prompt_tokens: int) -> ProbedRequest:
+    return ProbedRequest(number, 0.1, 0.2, prompt_tokens, 1, 0, 0)
+
+
+def test_characters_a_token_are_those_of_all_texts_that_were_answered() -> None:
+    """Text 1 was not."""
+    texts = ["prose " * 100, "not answered " * 100, "x=1;" * 100]
+    answers = Answers((answered(0, 150), answered(2, 350)), ("HTTP 500",), 1.0)
+
+    assert characters_a_token(texts, answers) == (600 + 400) / (150 + 350)
+
+
+def test_no_answer_and_a_count_that_no_tokenizer_makes_say_nothing() -> None:
+    with pytest.raises(CannotSay, match="answers no request: HTTP 500"):
+        characters_a_token(["text"], Answers((), ("HTTP 500",), 1.0))
+    with pytest.raises(CannotSay, match="tokens in a text"):
+        characters_a_token(["text"], Answers((answered(0, 5_000),), (), 1.0))
