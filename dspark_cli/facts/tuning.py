@@ -258,10 +258,17 @@ class PredictionQuality:
 
 @dataclass(frozen=True)
 class Drift:
-    """The control against the first measurement of the same server: goodput / goodput - 1."""
+    """The control against the first measurement of the same server: goodput / goodput - 1; where no request of the
+    first met the bound, of all tokens."""
 
     concurrency: int
     change: float
+
+    @property
+    def share(self) -> float:
+        """How much it changed, whichever of the two is taken as the first; infinite where the second gave nothing."""
+        again = 1 + self.change
+        return max(again, 1 / again) - 1 if again > 0 else math.inf
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ MEASURED = "\N{BLACK CIRCLE}"
 
 def tuning_chart(rows: Sequence[TunedRow], width: int, height: int) -> Text | None:
     """A line through the predictions, dots for what was measured; 0 is no speculation. None where there is too little
-    to draw, or where plotext's compiled part does not load on this machine."""
+    to draw, or nothing met the bound, or where plotext's compiled part does not load on this machine."""
     try:
         import plotext
     except ImportError:
         return None
     foreseen = [(row.candidate.tokens, row.predicted) for row in rows if row.predicted is not None]
     measured = [(row.candidate.tokens, row.goodput) for row in rows if row.goodput is not None]
-    if len(measured) < FEWEST_POINTS:
+    if len(measured) < FEWEST_POINTS or not any(goodput for _, goodput in measured):
         return None
     plotext.terminal.limit(False, False)  # the console's width counts, not that of the terminal plotext asks
     figure = plotext.figure

@@ -5,6 +5,7 @@ a bootstrap over requests; of a ratio, over prompts that both answered (paired),
 out.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,9 @@ class Ratio:
     high: float
 
     def widened(self, share: float) -> "Ratio":
-        """By what else is known to vary."""
+        """By what else is known to vary; by an infinite share nothing is known."""
+        if share == math.inf:
+            return Ratio(self.value, 0.0, math.inf)
         return Ratio(self.value, self.low / (1 + share), self.high * (1 + share))
 
 
@@ -41,7 +44,8 @@ def goodput_interval(measurement: Measurement, bound: LatencyBound) -> tuple[flo
 
 
 def goodput_ratio(measured: Measurement, base: Measurement, bound: LatencyBound) -> Ratio | None:
-    """`measured` over `base`; None where they share too few prompts, or no request of either met the bound."""
+    """`measured` over `base`; None where they share too few prompts, or so few requests met the bound that draws of the
+    bootstrap hold none."""
     ours = {request.prompt: request for request in measured.requests}
     theirs = {request.prompt: request for request in base.requests}
     shared = sorted(ours.keys() & theirs.keys())
@@ -50,7 +54,10 @@ def goodput_ratio(measured: Measurement, base: Measurement, bound: LatencyBound)
         return None
     if not base_value:
         low = goodput_interval(measured, bound)
-        return Ratio(float("inf"), float("inf") if low and low[0] > 0 else 0.0, float("inf"))
+        return Ratio(math.inf, math.inf if low and low[0] > 0 else 0.0, math.inf)
+    if not value:
+        base_interval = goodput_interval(base, bound)
+        return Ratio(0.0, 0.0, 0.0 if base_interval and base_interval[0] > 0 else math.inf)
     rows = [
         (
             float(ours[prompt].output_tokens * bound.met_by(ours[prompt])),

@@ -54,7 +54,7 @@ def whole_number_of(option: str, vllm_args: Sequence[str]) -> int | None:
 def _chosen(plan: TuningPlan, measured: Measured) -> list[Measurement]:
     """The measurement that each load's entry rests on, by concurrency."""
     also = best_also(plan, measured)
-    changed = {drift.concurrency: abs(drift.change) for drift in drifts(plan, measured)}
+    changed = {drift.concurrency: drift.share for drift in drifts(plan, measured)}
     chosen: list[Measurement] = []
     for concurrency in sorted(plan.concurrencies):
         options = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dspark_cli.facts.measured_profile import BestCount
-from dspark_cli.facts.tuning import Candidate, Drift, LatencyBound, Measurement
+from dspark_cli.facts.tuning import NO_BOUND, Candidate, Drift, LatencyBound, Measurement
 from dspark_cli.tuning.comparing import FEWEST_REQUESTS, Ratio, goodput_ratio
 from dspark_cli.tuning.plan import Measured, TuningPlan
 
@@ -21,6 +21,7 @@ class Pays(StrEnum):
     TOO_LITTLE = "too little data"
     NO_BASE = "nothing to compare with"
     NOTHING = "no request met the bound"
+    TOO_FEW = "too few requests met the bound"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def drifts(plan: TuningPlan, measured: Measured) -> tuple[Drift, ...]:
             first = measured.get((candidate, concurrency, False))
             again = measured.get((candidate, concurrency, True))
             if first and again:
-                found.append(Drift(concurrency, again.tokens_per_s / first.tokens_per_s - 1))
+                bound = plan.bound if first.goodput(plan.bound) else NO_BOUND
+                found.append(Drift(concurrency, again.goodput(bound) / first.goodput(bound) - 1))
     return tuple(found)
 
 
@@ -90,7 +92,7 @@ def verdicts(plan: TuningPlan, measured: Measured) -> tuple[LoadVerdict, ...]:
     """Of each concurrency at which a candidate that speculates was measured."""
     also = best_also(plan, measured)
     speculating = [each for each in plan.candidates if each.speculates and also in (None, each.also)]
-    changed = {drift.concurrency: abs(drift.change) for drift in drifts(plan, measured)}
+    changed = {drift.concurrency: drift.share for drift in drifts(plan, measured)}
     found = []
     for concurrency in plan.concurrencies:
         best = _best(speculating, plan, measured, concurrency)
@@ -116,8 +118,8 @@ def _pays(best: Measurement, base: Measurement | None, ratio: Ratio | None, boun
         return Pays.TOO_LITTLE
     if not best.goodput(bound) and not base.goodput(bound):
         return Pays.NOTHING
-    if ratio is None:
-        return Pays.TOO_LITTLE
+    if ratio is None or (ratio.low, ratio.high) == (0.0, math.inf):
+        return Pays.TOO_FEW if bound.given else Pays.TOO_LITTLE
     if ratio.low > 1:
         return Pays.YES
     return Pays.NO if ratio.high < 1 else Pays.TOO_CLOSE

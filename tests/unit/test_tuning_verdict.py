@@ -132,7 +132,7 @@ def test_a_bound_that_nothing_meets_is_told() -> None:
     report = report_of(plan_of(bound=LatencyBound(tpot_ms=0.001)), measured)
 
     assert "bound-never-met" in ids(report)
-    assert "lowest of any request was TPOT" in report.findings[0].what
+    assert "the lowest median was TPOT" in report.findings[0].what
     assert report.best == ()
     assert report.serve is None
     profile = profile_of(report, measured)
@@ -150,6 +150,60 @@ def test_a_bound_that_one_load_meets_gives_a_best_number_for_that_load_alone() -
     assert report.schedule is None
     assert report.serve == "dspark-tool serve target --draft drafter --tokens 7"
     assert "at fewer than two loads a request met the latency bound" in {each.why for each in report.not_checked}
+
+
+def within(measured: Measurement, met: int, tpot_ms: float) -> Measurement:
+    """`measured`, with `met` of its requests at half that time per token and the others at twice."""
+    requests = tuple(
+        dataclasses.replace(
+            each, seconds=each.ttft_s + (each.output_tokens - 1) * tpot_ms / 1000 * (0.5 if number < met else 2)
+        )
+        for number, each in enumerate(measured.requests)
+    )
+    return dataclasses.replace(measured, requests=requests, seconds=sum(each.seconds for each in requests))
+
+
+@pytest.mark.parametrize(
+    ("with_drafts", "without", "said"),
+    [
+        (1, 3, "too few requests met the bound at one request at a time to compare (1 of 24 with 4 tokens, 3 of 24"),
+        (0, 2, "(0 of 24 with 4 tokens, 2 of 24 with no speculation)"),
+        (2, 0, "(2 of 24 with 4 tokens, 0 of 24 with no speculation)"),
+        (0, 24, None),
+        (24, 0, None),
+        (12, 20, None),
+    ],
+)
+def test_a_handful_of_requests_within_the_bound_does_not_compare(
+    with_drafts: int, without: int, said: str | None
+) -> None:
+    plan = plan_of(tokens=(4,), bound=LatencyBound(tpot_ms=10))
+    measured = held(within(measurement(0), without, 10), within(measurement(4), with_drafts, 10))
+
+    report = report_of(plan, measured)
+
+    told = [each.why for each in report.not_checked if each.id == "speculation-pays"]
+    assert not any("too little data" in why for why in told)
+    if said is None:
+        assert not told
+        assert {"speculation-pays", "speculation-does-not-pay", "too-close-to-say"} & ids(report)
+    else:
+        assert said in told[0]
+    assert not report.best[0].certain or said is None
+
+
+def test_what_the_machine_varied_is_judged_by_goodput_within_the_bound() -> None:
+    """A third of the control's requests meet the bound, where twenty of twenty-four did."""
+    plan = plan_of(tokens=(4,), bound=LatencyBound(tpot_ms=10))
+    control = dataclasses.replace(within(measurement(0), 8, 10), control=True)
+    first, drafts = within(measurement(0), 20, 10), within(measurement(4), 24, 10)
+
+    alone = report_of(plan, held(first, drafts))
+    report = report_of(plan, held(first, drafts, control))
+
+    assert "speculation-pays" in ids(alone)
+    assert report.drift[0].change < -0.6
+    assert "speculation-pays" not in ids(report)
 
 
 def test_numbers_that_cannot_be_told_from_the_best_are_named() -> None:

@@ -1,6 +1,8 @@
 """Whether speculation pays, at each load."""
 
+import math
 from collections.abc import Iterator
+from statistics import median
 
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 from dspark_cli.findings.tuning.evidence import TuningEvidence, at_a_time
@@ -26,31 +28,38 @@ def _of_load(verdict: LoadVerdict, evidence: TuningEvidence) -> Finding | NotChe
             f"too little data at {where}: {len(verdict.best.requests)} requests, {verdict.best.draft_steps} draft "
             f"steps; it takes {FEWEST_REQUESTS} and {FEWEST_STEPS} (--prompts, --output-tokens)",
         )
+    if verdict.pays is Pays.TOO_FEW:
+        return NotChecked(PAYS, f"{_few_met(verdict, evidence)}: give more --prompts, or another bound")
     if verdict.pays is Pays.NOTHING:
         return _never_met(verdict, evidence, where)
     return _judged(verdict, evidence, where)
 
 
-def _never_met(verdict: LoadVerdict, evidence: TuningEvidence, where: str) -> Finding:
-    requests = [
-        request
-        for each in evidence.measurements
-        if each.concurrency == verdict.concurrency
-        for request in each.requests
+def _few_met(verdict: LoadVerdict, evidence: TuningEvidence) -> str:
+    told = [
+        f"{sum(map(evidence.bound.met_by, each.requests))} of {len(each.requests)} with {each.candidate.name}"
+        for each in (verdict.best, verdict.base)
+        if each is not None
     ]
+    return f"too few requests met the bound at {at_a_time(verdict.concurrency)} to compare ({', '.join(told)})"
+
+
+def _never_met(verdict: LoadVerdict, evidence: TuningEvidence, where: str) -> Finding:
+    at_load = [each.requests for each in evidence.measurements if each.concurrency == verdict.concurrency]
     lowest = {}
     if evidence.bound.ttft_ms is not None:
-        lowest["TTFT"] = 1000 * min(request.ttft_s for request in requests)
+        lowest["TTFT"] = 1000 * min(median(request.ttft_s for request in requests) for requests in at_load)
     if evidence.bound.tpot_ms is not None:
-        lowest["TPOT"] = 1000 * min(request.tpot_s for request in requests)
+        lowest["TPOT"] = 1000 * min(median(request.tpot_s for request in requests) for requests in at_load)
     reached = " and ".join(f"{name} {value:,.1f} ms" for name, value in lowest.items())
     fewer = ", or measure a smaller --concurrency" if verdict.concurrency > 1 else ""
     return Finding(
         NOTHING,
         Severity.WARNING,
         f"with {where} no request met the latency bound ({evidence.bound.words}), with any measured number of tokens "
-        f"or without speculation; the lowest of any request was {reached}",
-        _figures(verdict, evidence) | {f"lowest_{name.lower()}_ms": round(value, 3) for name, value in lowest.items()},
+        f"or without speculation; the lowest median was {reached}",
+        _figures(verdict, evidence)
+        | {f"lowest_median_{name.lower()}_ms": round(value, 3) for name, value in lowest.items()},
         f"allow more ({', '.join(f'--{name.lower()}-ms' for name in lowest)}){fewer}",
     )
 
@@ -84,14 +93,14 @@ def _judged(verdict: LoadVerdict, evidence: TuningEvidence, where: str) -> Findi
 
 def _times(verdict: LoadVerdict) -> str:
     ratio = verdict.ratio
-    if ratio is None or ratio.value == float("inf"):
+    if ratio is None or ratio.high == math.inf:
         return ""
     return f": {ratio.value:.2f} times (95% interval {ratio.low:.2f} to {ratio.high:.2f})"
 
 
 def _figures(verdict: LoadVerdict, evidence: TuningEvidence) -> dict[str, int | float | str | bool | None]:
     ratio = verdict.ratio
-    finite = ratio is not None and ratio.high != float("inf")
+    finite = ratio is not None and ratio.high != math.inf
     return {
         "concurrency": verdict.concurrency,
         "tokens": verdict.best.candidate.tokens,
@@ -100,7 +109,7 @@ def _figures(verdict: LoadVerdict, evidence: TuningEvidence) -> dict[str, int | 
         "ratio": round(ratio.value, 4) if ratio and finite else None,
         "ratio_low": round(ratio.low, 4) if ratio and finite else None,
         "ratio_high": round(ratio.high, 4) if ratio and finite else None,
-        "machine_varied": round(verdict.drift, 4) if verdict.drift is not None else None,
+        "machine_varied": round(verdict.drift, 4) if verdict.drift not in (None, math.inf) else None,
         "requests": len(verdict.best.requests),
         "draft_steps": verdict.best.draft_steps,
     }
