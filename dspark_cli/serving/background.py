@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
+from textwrap import shorten
 from threading import Thread
 
 from dspark_cli.errors import NotFit
@@ -62,7 +63,7 @@ class BackgroundProcess:
         self.reader.join(OUTPUT_ENDS_WITHIN_S)
         code = self.return_code
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-        cause = " ".join(self._cause())[:LONGEST_CAUSE]
+        cause = shorten(" ".join(self._cause()), LONGEST_CAUSE, placeholder=" ...")
         what = f"the server ended {how}" + (f": {cause}" if cause else "")
         advice = next_step_for(cause)
         return ServerDied(what, f"{advice}; the whole log: {self.log}" if advice else f"read the whole log: {self.log}")

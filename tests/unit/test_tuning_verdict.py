@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dspark_cli.facts.tuning import NO_BOUND, Candidate, LatencyBound, Measurement, TuningReport
+from dspark_cli.facts.tuning import NO_BOUND, Candidate, FailedCandidate, LatencyBound, Measurement, TuningReport
 from dspark_cli.tuning.candidates import all_candidates, parse_also
 from dspark_cli.tuning.plan import TuningPlan
 from dspark_cli.tuning.report_on import HowItEnded, profile_of, report_on_tuning
@@ -412,3 +412,15 @@ def test_the_profile_is_of_what_the_report_says() -> None:
     assert profile.best == report.best
     assert profile.measured_on == "2026-11-30"
     assert profile_of(report_of(plan_of(), {}), {}) is None
+
+
+def test_candidates_that_failed_alike_are_one_finding() -> None:
+    failed = tuple(
+        FailedCandidate(Candidate(tokens, also), cause, f"read {tokens}.log")
+        for tokens, also, cause in ((7, "X", "no such backend"), (1, "X", "no such backend"), (4, "Y", "no memory"))
+    )
+
+    report = report_on_tuning(QUESTION, plan_of(), None, held(measurement(0)), HowItEnded("results.jsonl", failed))
+
+    told = [finding.what for finding in report.findings if finding.id == "candidate-failed"]
+    assert told == ["7 tokens, X; 1 token, X: no such backend", "4 tokens, Y: no memory"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from dspark_cli.facts.tuning import FailedCandidate
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 from dspark_cli.findings.tuning.evidence import TuningEvidence, at_a_time
 
@@ -22,13 +23,17 @@ IDLE_MACHINE = "run it again when nothing else runs on this machine (another --r
 def check(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]:
     yield from _drift(evidence)
     yield from _of_measurements(evidence)
+    alike: dict[str, list[FailedCandidate]] = {}
     for failed in evidence.failed:
+        alike.setdefault(failed.cause, []).append(failed)
+    for cause, all_failed in alike.items():
+        first, *others = all_failed
         yield Finding(
             FAILED,
             Severity.WARNING,
-            f"{failed.candidate.name}: {failed.cause}",
-            {"tokens": failed.candidate.tokens, "also": failed.candidate.also},
-            f"{failed.next_step}; the same command tries it again",
+            f"{'; '.join(each.candidate.name for each in all_failed)}: {cause}",
+            {"tokens": first.candidate.tokens, "also": first.candidate.also, "candidates": len(all_failed)},
+            f"{first.next_step}; the same command tries {'them' if others else 'it'} again",
         )
 
 
