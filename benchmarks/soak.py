@@ -30,14 +30,30 @@ COMPARE_EVERY_S = 45.0
 
 
 @dataclass
+class Likeness:
+    """How texts compare with those without speculation: shares of a text before its first difference."""
+
+    shares: list[float] = field(default_factory=list)
+
+    def add(self, text: str, wanted: str) -> None:
+        alike = next((at for at, (a, b) in enumerate(zip(text, wanted, strict=False)) if a != b), len(wanted))
+        self.shares.append(1.0 if text == wanted else alike / max(len(wanted), 1))
+
+    def __str__(self) -> str:
+        same = sum(share == 1 for share in self.shares)
+        mean = sum(self.shares) / max(len(self.shares), 1)
+        return f"{same} of {len(self.shares)} texts the same, {mean:.0%} of a text before a difference"
+
+
+@dataclass
 class Traffic:
     """What one server was asked, and what went wrong."""
 
     completed: int = 0
     aborted: int = 0
     errors: list[str] = field(default_factory=list)
-    same_text: int = 0
-    compared: int = 0
+    under_load: Likeness = field(default_factory=Likeness)
+    idle: Likeness = field(default_factory=Likeness)
 
 
 def main() -> int:
@@ -53,7 +69,10 @@ def main() -> int:
     plain, servers = Server(given.plain), [Server(url) for url in (given.stock, *given.patched)]
     before = [server.counters() for server in servers]
     started = time.monotonic()
-    traffic = asyncio.run(_soak(plain, servers, given, started + given.seconds))
+    try:
+        traffic = asyncio.run(_soak(plain, servers, given, started + given.seconds))
+    except httpx.HTTPError as error:
+        sys.exit(f"a server stopped answering: {error}")
     results = []
     for server, seen, counted in zip(servers, traffic, before, strict=True):
         time.sleep(1)
@@ -81,7 +100,8 @@ def _account(server: Server, seen: Traffic, before: Any) -> dict[str, Any]:
         "completed": seen.completed,
         "aborted": seen.aborted,
         "errors": seen.errors[:5],
-        "same_text_as_plain": f"{seen.same_text} of {seen.compared}",
+        "under_load": str(seen.under_load),
+        "idle": str(seen.idle),
         "preemptions": after.preemptions,
         "hit_tokens": after.hits,
         "generated": after.generated,
@@ -100,6 +120,8 @@ async def _soak(plain: Server, servers: Sequence[Server], given: argparse.Namesp
             for number in range(given.clients)
         ]
         await asyncio.gather(*clients, _compare(client, plain, servers, traffic, until))
+        alike = [seen.idle for seen in traffic]
+        await _compare_once(client, plain, servers, alike, long_prompts(2 * COMPARED, 2))
     return traffic
 
 
@@ -142,19 +164,27 @@ async def _client(
 async def _compare(
     client: httpx.AsyncClient, plain: Server, servers: Sequence[Server], traffic: Sequence[Traffic], until: float
 ) -> None:
-    """Texts at temperature 0 against those without speculation."""
+    """Now and then, beside the traffic, which PLAIN does not have."""
     first = 0
     while time.monotonic() + COMPARE_EVERY_S / 2 < until:
-        texts = long_prompts(COMPARED, 2, first)
-        expected = await _texts(client, plain, texts)
-        for server, seen in zip(servers, traffic, strict=True):
-            answers = await _texts(client, server, texts)
-            seen.same_text += sum(answer == wanted for answer, wanted in zip(answers, expected, strict=True))
-            seen.compared += len(texts)
-            if not all(answers):
-                seen.errors.append("no text where a compared prompt was completed")
+        alike = [seen.under_load for seen in traffic]
+        await _compare_once(client, plain, servers, alike, long_prompts(COMPARED, 2, first))
         first += COMPARED
         await asyncio.sleep(min(COMPARE_EVERY_S, max(until - time.monotonic(), 0)))
+
+
+async def _compare_once(
+    client: httpx.AsyncClient,
+    plain: Server,
+    servers: Sequence[Server],
+    alike: Sequence[Likeness],
+    texts: Sequence[str],
+) -> None:
+    """Texts at temperature 0 against those without speculation."""
+    expected = await _texts(client, plain, texts)
+    for server, likeness in zip(servers, alike, strict=True):
+        for answer, wanted in zip(await _texts(client, server, texts), expected, strict=True):
+            likeness.add(answer, wanted)
 
 
 async def _texts(client: httpx.AsyncClient, server: Server, texts: Sequence[str]) -> list[str]:
@@ -162,7 +192,8 @@ async def _texts(client: httpx.AsyncClient, server: Server, texts: Sequence[str]
     for text in texts:
         body = {"model": "tiny", "prompt": text, "max_tokens": 48, "temperature": 0}
         answer = await client.post(f"{server.url}/v1/completions", json=body)
-        answers.append(answer.json()["choices"][0]["text"] if answer.is_success else "")
+        answer.raise_for_status()
+        answers.append(answer.json()["choices"][0]["text"])
     return answers
 
 
