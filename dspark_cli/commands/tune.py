@@ -100,6 +100,7 @@ def tune(
     dspark-tool tune ./target --draft ./drafter --dry-run -- --max-model-len 8192
     """
     from dspark_cli.facts.tuning import LatencyBound, Load, TuningQuestion
+    from dspark_cli.patches.found_vllm import installed_vllm
     from dspark_cli.probing.prompt_texts import texts_of_file
     from dspark_cli.report.console import show_note
     from dspark_cli.report.tuning_plan import show_plan
@@ -111,6 +112,7 @@ def tune(
     from dspark_cli.sources.server_status import api_key
     from dspark_cli.sources.vllm_install import find_vllm
     from dspark_cli.tuning.candidates import MOST_CONCURRENCY, MOST_TOKENS, all_candidates, parse_also, parse_counts
+    from dspark_cli.tuning.known_key import require_known_key
     from dspark_cli.tuning.launch import VllmLauncher, require_usable
     from dspark_cli.tuning.load import Texts
     from dspark_cli.tuning.load_tools import load_tool
@@ -140,6 +142,7 @@ def tune(
     )
     own = texts_of_file(prompt_file) if prompt_file is not None else None
     install = find_vllm()
+    require_known_key(setting, installed_vllm(install))
     asked = Load(load, prompts, prompt_tokens, output_tokens, seed, _digest(own))
     tool = load_tool(load, install, target, timeout, api_key(None))
     wanted = Wanted(draft_context, (), allow_unpatched)
@@ -281,13 +284,14 @@ def _exit(report: "TuningReport") -> None:
 
     if report.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if any(finding.id in VERDICTS for finding in report.findings):
+        return
     if not report.measured_drafts:
         if report.failed:
             first = report.failed[0]
             _end_with(NotFit(f"{first.candidate.name}: {first.cause}", first.next_step))
         _end_with(CannotSay("nothing was measured that speculates", "give it longer: --max-minutes"))
-    if not any(finding.id in VERDICTS for finding in report.findings):
-        raise typer.Exit(ExitCode.CANNOT_SAY)
+    raise typer.Exit(ExitCode.CANNOT_SAY)
 
 
 def _end_with(error: ToolError) -> NoReturn:

@@ -253,7 +253,7 @@ class PredictionQuality:
     mean_error: float | None
     worst_error: float | None
     spared: int
-    """Candidates that were ruled out without a run."""
+    """Candidates without a run: ruled out, or not reached where the tune ended early."""
 
 
 @dataclass(frozen=True)

@@ -115,11 +115,12 @@ def _show_winner(console: Console, report: TuningReport) -> None:
     if not report.best:
         return
     console.print()
+    so_far = " so far" if report.interrupted or report.stopped else ""
     for best in report.best:
         tokens = f"{best.tokens} draft token{'s' * (best.tokens != 1)}" if best.tokens else "no speculation"
         sure = "" if best.certain else " (not certain)"
         gives = f"{figure(best.goodput)} {report.bound.unit}"
-        console.print(Text(f"best at {best.concurrency} at a time: {tokens}, {gives}{sure}"))
+        console.print(Text(f"best{so_far} at {best.concurrency} at a time: {tokens}, {gives}{sure}"))
     if text := schedule_text(report):
         console.print(Text(f"num_speculative_tokens_per_batch_size: {text}"), soft_wrap=True)
     if report.serve:

@@ -21,10 +21,10 @@ def show_plan(
     told = described(question, plan, results, command)
     lines = [
         f"{question.vllm} on {question.device}",
-        f"candidates: {', '.join(told.candidates)}",
-        f"loads: {', '.join(_load(each, told) for each in plan.concurrencies)}{bound_words(plan.bound)}",
+        f"candidates{_setting(question)}: {'; '.join(told.candidates)}",
+        f"loads: {'; '.join(_load(each, told) for each in plan.concurrencies)}{bound_words(plan.bound)}",
         f"servers to start: {_servers(told)}; nothing new after {minutes:g} min",
-        f"results: {results}",
+        f"results: {results}{_kept(results)}",
         f"largest: {told.command}",
     ]
     for line in lines:
@@ -33,6 +33,15 @@ def show_plan(
 
 def print_plan_json(question: TuningQuestion, plan: TuningPlan, results: Path, command: ServeCommand) -> None:
     print_json("tune", described(question, plan, results, command))
+
+
+def _setting(question: TuningQuestion) -> str:
+    """What the values behind the numbers of tokens are of."""
+    return f" (tokens, {question.also})" if question.also else ""
+
+
+def _kept(results: Path) -> str:
+    return " (is there already: what it has of these is not measured again)" if results.exists() else ""
 
 
 def _load(concurrency: int, told: DescribedPlan) -> str:

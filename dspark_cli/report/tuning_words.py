@@ -62,7 +62,9 @@ def signed(share: float | None) -> str:
 
 def prediction_sentence(report: TuningReport) -> str | None:
     quality = report.prediction
-    spared = f"{quality.spared} candidate{'s were' if quality.spared != 1 else ' was'} ruled out without a run"
+    unfinished = report.interrupted or report.stopped is not None
+    why = "not measured yet" if unfinished else "ruled out without a run"
+    spared = f"{quality.spared} candidate{'s were' if quality.spared != 1 else ' was'} {why}"
     if quality.mean_error is None or quality.worst_error is None:
         return f"{spared}." if quality.spared else None
     return (

@@ -67,6 +67,26 @@ def test_a_measured_a_predicted_and_a_failed_candidate_are_told_apart(shown: io.
     assert "candidate-failed" in shown.getvalue()
 
 
+def test_an_unfinished_tune_says_so_and_rules_nothing_out(shown: io.StringIO) -> None:
+    plan = TuningPlan(all_candidates((1, 2, 3), None), (1,), LatencyBound())
+    largest = measurement(3)
+    ended = HowItEnded("results.jsonl", interrupted=True)
+    report = report_on_tuning(QUESTION, plan, None, {largest.key: largest}, ended)
+
+    tuning.show_tuning(report)
+
+    text = shown.getvalue()
+    assert "3 candidates were not measured yet" in text
+    assert "ruled out" not in text
+    assert "best so far at 1 at a time: 3 draft tokens" in text
+
+
+def test_a_chart_of_nothing_is_left_out(shown: io.StringIO) -> None:
+    tuning.show_tuning(report_of(bound=LatencyBound(tpot_ms=0.001)))
+
+    assert "dots measured" not in shown.getvalue()
+
+
 def test_hostile_names_neither_drive_the_terminal_nor_the_page(shown: io.StringIO) -> None:
     report = report_of(HOSTILE, cause=HOSTILE)
     tuning.show_tuning(report)

@@ -206,6 +206,16 @@ def test_what_the_machine_varied_is_judged_by_goodput_within_the_bound() -> None
     assert "speculation-pays" not in ids(report)
 
 
+@pytest.mark.parametrize(("slower", "said"), [(2.0, "% less"), (0.5, "% more")])
+def test_what_the_machine_varied_is_said_in_words(slower: float, said: str) -> None:
+    measured = held(measurement(0), measurement(1), measurement(0, control=True, slower=slower))
+
+    report = report_of(plan_of(), measured)
+
+    varied = next(finding for finding in report.findings if finding.id == "machine-varied")
+    assert f"{said} the second time" in varied.what
+
+
 def test_numbers_that_cannot_be_told_from_the_best_are_named() -> None:
     measured = held(measurement(0), measurement(4, wobble=ROUGH), measurement(3, wobble=tuple(reversed(ROUGH))))
 

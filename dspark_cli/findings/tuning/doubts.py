@@ -39,14 +39,15 @@ def check(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]:
 
 def _drift(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]:
     if not evidence.drifts:
-        yield NotChecked(DRIFT, "no speculation was measured once only, so what the machine varied is not known")
+        yield NotChecked(DRIFT, "no speculation was not measured twice, so what the machine varied is not known")
     for drift in evidence.drifts:
         if abs(drift.change) > DRIFT_FROM:
             yield Finding(
                 DRIFT,
                 Severity.WARNING,
-                f"with {at_a_time(drift.concurrency)}, no speculation gave {drift.change:+.1%} the second time: the "
-                "machine varied by that much, and the intervals are widened by it",
+                f"with {at_a_time(drift.concurrency)}, no speculation gave {abs(drift.change):.1%} "
+                f"{'more' if drift.change > 0 else 'less'} the second time: the machine varied by that much, and the "
+                "intervals are widened by it",
                 {"concurrency": drift.concurrency, "change": round(drift.change, 4)},
                 IDLE_MACHINE,
             )
@@ -60,7 +61,7 @@ def _of_measurements(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]
         yield Finding(
             BUSY,
             Severity.WARNING,
-            f"other processes used {min(used):.0%} to {max(used):.0%} of this machine's CPU time while servers were "
+            f"other processes used {_span(min(used), max(used))} of this machine's CPU time while servers were "
             "measured, so times are theirs too",
             {"least": round(min(used), 4), "most": round(max(used), 4)},
             IDLE_MACHINE,
@@ -94,3 +95,8 @@ def _of_measurements(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]
             {"requests": lost},
             "see the servers' logs; give requests longer: --timeout",
         )
+
+
+def _span(least: float, most: float) -> str:
+    low, high = f"{least:.0%}", f"{most:.0%}"
+    return low if low == high else f"{low} to {high}"
