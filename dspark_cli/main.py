@@ -10,6 +10,7 @@ from typing import NoReturn
 import typer
 
 from dspark_cli.commands.acceptance import acceptance_commands
+from dspark_cli.commands.behind_dashes import TakesVllmArguments
 from dspark_cli.commands.doctor import doctor
 from dspark_cli.commands.inspect_cache import inspect_cache
 from dspark_cli.commands.patches import patches
@@ -31,20 +32,20 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(serve)
-app.command()(recommend)
-app.add_typer(acceptance_commands, name="acceptance")
+app.command(cls=TakesVllmArguments)(serve)
+app.command(cls=TakesVllmArguments, short_help="Recommend speculative settings, each with its reason.")(recommend)
+app.add_typer(acceptance_commands, name="acceptance", short_help="Show how many drafts are accepted, by position.")
 app.command(
     context_settings={
         "ignore_unknown_options": True,  # they are vllm serve's
         "help_option_names": ["--help"],  # -h would be found in the middle of vLLM's short options
     }
 )(inspect_cache)
-app.command()(probe)
-app.command()(tune)
+app.command(short_help="Find out whether restored prefixes hurt the drafts.")(probe)
+app.command(cls=TakesVllmArguments, short_help="Find the best number of speculative tokens.")(tune)
 app.command()(stress_shift)
-app.command()(patches)
-app.command()(doctor)
+app.command(short_help="Show which fixes this vLLM has, gets or lacks.")(patches)
+app.command(short_help="Show what is installed, or what a server runs.")(doctor)
 
 
 def _version(show: bool) -> None:

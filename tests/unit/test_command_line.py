@@ -70,6 +70,7 @@ def test_start_up_imports_nothing_heavy() -> None:
         ([*TUNE, "--also", "--port=1,2", "--dry-run"], 2, "--port does not go with tune"),
         ([*TUNE, "--also", "--speculative-config=A,B", "--dry-run"], 2, "would be a whole configuration"),
         ([*TUNE, "--also", "model=a", "--dry-run"], 2, "what tune sets itself"),
+        ([*TUNE, "--also", "max_num_seqs=4,16", "--dry-run"], 2, "--also --max-num-seqs=4,16"),
         ([*TUNE, "--load", "wrk", "--dry-run"], 2, "is no load"),
         ([*TUNE, "--load", "guidellm", "--dry-run"], 3, "guidellm is not installed"),
         ([*TUNE, "--tpot-ms", "-1", "--dry-run"], 2, "must be more than 0"),
@@ -79,6 +80,9 @@ def test_start_up_imports_nothing_heavy() -> None:
         ([*TUNE, "--results", str(TARGET / "config.json")], 2, "not the results file of a tune"),
         ([*TUNE, "--results", "/proc/no/r.jsonl"], 3, "cannot be written"),
         (["tune", "/no/model", "--draft", str(DFLASH), "--dry-run"], 2, "no model folder /no/model"),
+        ([*SERVE, "--port", "8001"], 2, "Options of vllm serve go behind a lone --"),
+        ([*TUNE, "--max-num-seqs", "8"], 2, "Options of vllm serve go behind a lone --"),
+        (["recommend", str(TARGET), "-tp", "2"], 2, "Options of vllm serve go behind a lone --"),
         (["no-such-command"], 2, "no-such-command"),
     ],
 )
@@ -89,6 +93,20 @@ def test_bad_input_ends_in_one_clear_line(arguments: list[str], code: int, reaso
     assert reason in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("setting", ["attention_backend=A,B", "disable_eagle_block_drop=true", "--max-num-seqs=4,16"])
+def test_a_tune_takes_settings_that_vllm_has_and_names_them_in_its_plan(setting: str) -> None:
+    done = dspark_tool(*TUNE, "--tokens", "1", "--also", setting, "--dry-run")
+
+    assert done.returncode == 0, done.stderr
+    assert f"candidates (tokens, {setting.partition('=')[0]}): no speculation" in done.stdout
+
+
+def test_no_summary_of_a_command_is_cut_off() -> None:
+    done = dspark_tool("--help")
+
+    assert "..." not in done.stdout.partition("Commands:")[2]
 
 
 def test_an_error_in_json_is_one_document() -> None:
