@@ -1,12 +1,13 @@
 """`dspark-tool recommend`: the settings for a target and its drafter, with the reasons."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dspark_cli.errors import BadInput, ExitCode
+from dspark_cli.errors import BadInput, CannotSay, ExitCode
 
 if TYPE_CHECKING:
     from dspark_cli.facts.measured_profile import MeasuredProfile
@@ -102,6 +103,9 @@ def measured(file: Path | None) -> "tuple[MeasuredProfile | None, CountedAccepta
             return None, read_counted(file)
         except BadInput:
             raise not_tuned from None
+        except CannotSay as too_little:
+            what = f"{file} is no results file of tune, and as counted acceptance it does not do: {too_little.what}"
+            raise CannotSay(what, too_little.next_step) from None
 
 
 def _vllm(given: str | None) -> tuple["FoundVllm", str]:
@@ -123,8 +127,10 @@ def _without_secrets(recommendation: "Recommendation") -> "Recommendation":
 
 def _write_config(file: Path, recommendation: "Recommendation") -> None:
     from dspark_cli.recommending.config_file import config_file
+    from dspark_cli.report.console import show_note
     from dspark_cli.report.result_file import write_file
 
     if file.suffix not in (".yaml", ".yml"):
         raise BadInput(f"vLLM takes configuration files by the names .yaml and .yml, not {file.name}", "rename it")
     write_file(file, config_file(recommendation))
+    show_note(f"the settings are in {file}: vllm serve --config {shlex.quote(str(file))}")

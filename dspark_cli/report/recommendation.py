@@ -8,6 +8,7 @@ from rich.text import Text
 
 from dspark_cli.recommending.recommend import command_words, without_masked
 from dspark_cli.recommending.recommendation import Choice, Recommendation
+from dspark_cli.recommending.rules.draft_tokens import DOES_NOT_PAY
 from dspark_cli.report.console import printable, result_console
 from dspark_cli.report.findings import indented, show_findings
 
@@ -31,7 +32,8 @@ def show_recommendation(recommendation: Recommendation) -> None:
     if recommendation.refused:
         console.print(Text("\ndspark-tool serve refuses this, until it is mended or allowed (--allow-conflicts)"))
         return
-    console.print(Text("\nserve it", "bold"))
+    advised_against = any(finding.id == DOES_NOT_PAY for finding in findings)
+    console.print(Text("\nserve it with the drafter all the same" if advised_against else "\nserve it", "bold"))
     if len(without_masked(recommendation.vllm_args)) < len(recommendation.vllm_args):
         console.print(Text("(with your secrets, which are left out here)"))
     console.print(Text(printable(shlex.join(command_words(recommendation)))), soft_wrap=True)

@@ -1,5 +1,6 @@
 """`dspark-tool recommend` as a user meets it."""
 
+import dataclasses
 import json
 import shlex
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dspark_cli.facts.measured_profile import BestCount, MeasuredProfile
+from tests.cheap_tune import QUESTION
 from tests.live_server import TOOL, offline_environment
 from tests.paths import DFLASH, DSPARK, TARGET, TESTS
 
@@ -72,6 +75,7 @@ def test_the_configuration_file_has_the_settings_and_no_secret(tmp_path: Path) -
     )
 
     settings = yaml.safe_load(file.read_text())
+    assert f"vllm serve --config {file}" in done.stderr
     assert "***" not in done.stdout
     assert settings["model"] == QWEN[0]
     assert (settings["max-model-len"], settings["enable-lora"]) == ("8k", True)
@@ -129,3 +133,28 @@ def test_counted_acceptance_is_a_profile_too(tmp_path: Path, example: str, said:
 
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
+
+
+def test_a_profile_that_advises_against_drafting_is_not_answered_with_a_plain_serve_it(tmp_path: Path) -> None:
+    results = tmp_path / "tune.jsonl"
+    best = (BestCount(1, 0, 45.0, 45.0, certain=False),)
+    held = MeasuredProfile(str(TARGET), str(DFLASH), "vllm 0.32.0", "CPU", "2026-11-30", best, None)
+    question = dataclasses.asdict(QUESTION)
+    lines = [{"dspark_tool_tune": 1, "by": "0", "asked": question}, {"profile": dataclasses.asdict(held)}]
+    results.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    done = recommend(str(TARGET), "--draft", str(DFLASH), "--profile", str(results))
+
+    assert done.returncode == 0, done.stderr
+    assert "speculation-does-not-pay" in done.stdout
+    assert done.stdout.splitlines()[-2] == "serve it with the drafter all the same"
+
+
+def test_a_profile_of_another_kind_is_told_what_it_was_taken_for(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("nothing of vLLM's\n")
+
+    done = recommend(str(TARGET), "--draft", str(DFLASH), "--profile", str(notes))
+
+    assert done.returncode == 4
+    assert "is no results file of tune" in done.stderr

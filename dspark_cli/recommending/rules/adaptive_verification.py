@@ -27,7 +27,7 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
             True,
             "the drafter has a trained confidence head, and at this load every token that is verified in vain costs"
             " others time; compare it: dspark-tool tune --also enable_adaptive_verification=true,false",
-            f"{SOURCE} (read, not measured here)",
+            f"{SOURCE} (read, not measured by this project)",
             Confidence.POSSIBLE,
         )
     else:

@@ -74,13 +74,21 @@ def _room_for_slots(situation: Situation, tokens: int, given: int | None) -> Ite
     if running is not None and given is not None and given - running * slots < max(wanted, 1):
         yield _taken_from_the_users(given, running, slots, source)
     if running is None or defaults is None:
-        reason = f"vLLM's; each running request takes {slots} tokens of a step for its drafts"
-        make_up = "" if running else " (say --concurrency N to make up for it)"
-        yield of_vllm(OPTION, None, reason + make_up, source, Confidence.LIKELY)
+        reason = (
+            f"vLLM's; each running request takes {slots} tokens of a step for its drafts{_to_make_up(running, slots)}"
+        )
+        yield of_vllm(OPTION, None, reason, source, Confidence.LIKELY)
         return
     taken = running * slots
     reason = f"{defaults.batched_tokens:,} as vLLM's, and {taken:,} that the drafts of {running:,} requests take"
     yield of_vllm(OPTION, defaults.batched_tokens + taken, reason, source, Confidence.LIKELY)
+
+
+def _to_make_up(running: int | None, slots: int) -> str:
+    """What to do about it. `running` is None where nobody said; else vLLM's own number for this device is not known."""
+    if running is None:
+        return " (say --concurrency N to make up for it)"
+    return f": {running * slots:,} in all, to add where you give a number of your own"
 
 
 def _taken_from_the_users(given: int, running: int, slots: int, source: str) -> Finding:

@@ -29,7 +29,10 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
 def _choice(situation: Situation) -> Choice:
     drafter, capability = situation.drafter, situation.device.compute_capability
     if capability is None:
-        return _left("a CPU has one backend, CPU_ATTN, and it can do non-causal drafts", "vLLM 0.32 on a CPU, run here")
+        return _left(
+            "a CPU has one backend, CPU_ATTN, and it can do non-causal drafts",
+            "vLLM 0.32 on a CPU, run by this project",
+        )
     if capability == UNKNOWN_GPU:
         return _left("the GPU is not known here: vLLM takes what it can do", SELECTOR)
     if drafter.in_target:
@@ -88,7 +91,7 @@ def _flash_attention(capability: tuple[int, int]) -> Choice:
         KEY,
         FA,
         "its layers are non-causal: FlashAttention does them in full CUDA graphs",
-        "measured here: DFlash and DSpark on an H200 with vLLM 0.33" if measured else SELECTOR,
+        "measured by this project: DFlash and DSpark on an H200 with vLLM 0.33" if measured else SELECTOR,
         Confidence.CERTAIN if measured else Confidence.LIKELY,
     )
 

@@ -13,6 +13,7 @@ from dspark_cli.recommending.situation import Situation
 
 KEY = "num_speculative_tokens"
 SCHEDULE = "num_speculative_tokens_per_batch_size"
+DOES_NOT_PAY = "speculation-does-not-pay"
 
 
 def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
@@ -75,7 +76,7 @@ def _trained(situation: Situation) -> Choice | None:
             tokens,
             f"the target's recurrent layers keep a state for each drafted token, so fewer of them leave room for more"
             f" requests; of {trained} the last positions are seldom accepted",
-            "planned here: inspect-cache of Qwen3.6-27B, 15 tokens 511,804 KV tokens, 7 tokens 683,733",
+            "planned for this project: inspect-cache of Qwen3.6-27B, 15 tokens 511,804 KV tokens, 7 tokens 683,733",
             Confidence.LIKELY,
         )
     layout = (
@@ -143,7 +144,7 @@ def _beyond_the_training(situation: Situation) -> Iterator[Finding]:
         f" positions from {trained} on are accepted next to never, and are verified at every step",
         {"num_speculative_tokens": asked, "trained": trained},
         f"--tokens {trained}",
-        source="measured here: 12 tokens of a drafter trained for 7 (0.32, CPU) fall off a cliff at 7",
+        source="measured by this project: 12 tokens of a drafter trained for 7 (0.32, CPU) fall off a cliff at 7",
         confidence=Confidence.CERTAIN,
     )
 
@@ -185,7 +186,7 @@ def _of_another_pair(situation: Situation) -> Iterator[Finding]:
     best = nearest(profile, situation.workload.concurrency)
     if best is not None and best.tokens == 0 and not schedule_worth_giving(profile):
         yield Finding(
-            "speculation-does-not-pay",
+            DOES_NOT_PAY,
             Severity.WARNING,
             f"at {best.concurrency} at once the profile found no number of tokens that beats no speculation"
             f" ({best.goodput:,.0f} tokens/s{_within(profile)})",

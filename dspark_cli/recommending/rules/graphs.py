@@ -21,7 +21,7 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
         "vLLM's: full graphs for decode steps, the drafter's among them"
         if not v1_schedule
         else "vLLM goes to piecewise graphs for a schedule of depths on model runner V1",
-        "vLLM 0.33 spec_decode/dflash/speculator.py: init_cudagraph_manager; run here on an H200",
+        "vLLM 0.33 spec_decode/dflash/speculator.py: init_cudagraph_manager; run by this project on an H200",
         Confidence.LIKELY,
     )
     if situation.options.is_on("--enforce-eager"):

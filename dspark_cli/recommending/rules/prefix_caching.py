@@ -21,7 +21,7 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
         None,
         "left on: plain prefix hits bring back the KV that the drafter wrote"
         + (", and what it did not write is hidden from it" if checked else ""),
-        "measured here: 98 to 101% of the accepted drafts are kept (H200, vLLM 0.33; CPU, 0.32)",
+        "measured by this project: 98 to 101% of the accepted drafts are kept (H200, vLLM 0.33; CPU, 0.32)",
         Confidence.CERTAIN,
     )
     if checked:
@@ -29,7 +29,8 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
             "--draft-context",
             situation.policy,
             "a restored row counts where it is what this drafter wrote for that text",
-            "measured here: stale context costs 35 to 39% of the acceptance length in stock vLLM, 0 to 3% with it",
+            "measured by this project: stale context costs 35 to 39% of the acceptance length in stock vLLM, 0 to 3%"
+            " with it",
             Confidence.CERTAIN,
         )
     yield from _caching_off(situation)
@@ -47,7 +48,7 @@ def _caching_off(situation: Situation) -> Iterator[Finding]:
         f"prefix caching is off, which drafters of this kind do not need{shared}",
         {"shared_prefix": prefix},
         "leave --no-enable-prefix-caching out; if drafts were bad with it: dspark-tool probe --url URL",
-        source="measured here; see docs/draft-context.md",
+        source="measured by this project; see docs/draft-context.md",
         confidence=Confidence.LIKELY,
     )
 
