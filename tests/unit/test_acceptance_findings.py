@@ -151,6 +151,17 @@ def test_a_published_healthy_profile_raises_no_alarm() -> None:
     assert ids(of_counts(PUBLISHED)) == {"healthy-decay", "tokens-that-never-pay"}
 
 
+@pytest.mark.parametrize(
+    ("accepted", "said"),
+    [((700, 400, 10), "position 2 is accepted in"), ((700, 10, 10), "positions 1 to 2 are each accepted in")],
+)
+def test_one_position_that_never_pays_is_told_as_one(accepted: tuple[int, ...], said: str) -> None:
+    report = of_counts(DraftCounters(1000, 3000, sum(accepted), accepted))
+
+    unpaid = next(finding for finding in report.findings if finding.id == "tokens-that-never-pay")
+    assert said in unpaid.what
+
+
 def test_a_published_collapse_is_named() -> None:
     """Position 0 at 3%, hardly anything after it, and a long prefix restored for every request."""
     counted = DraftCounters(15_225, 106_575, 490, (457, 33, 0, 0, 0, 0, 0))

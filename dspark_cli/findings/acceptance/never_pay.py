@@ -23,8 +23,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
     yield Finding(
         ID,
         Severity.INFO,
-        f"positions {keep} to {len(profile.positions) - 1} are accepted in under {evidence.worth:.0%} of the draft "
-        f"steps each; with {keep} tokens the mean acceptance length would be {shorter:.2f} instead of "
+        f"{_dropped(keep, len(profile.positions))} accepted in under {evidence.worth:.0%} of the draft steps; with "
+        f"{_tokens(keep)} the mean acceptance length would be {shorter:.2f} instead of "
         f"{profile.mean_acceptance_length:.2f}, for {share:.0%} fewer tokens to draft and verify",
         {
             "keep": keep,
@@ -42,3 +42,12 @@ def worth_keeping(profile: AcceptanceProfile, worth: float) -> int:
     """How many positions have a rate that is not surely under `worth`: all up to the last such."""
     paying = [at.position + 1 for at in profile.positions if at.rate_high >= worth]
     return max(paying, default=0)
+
+
+def _dropped(keep: int, drafted: int) -> str:
+    last = drafted - 1
+    return f"position {last} is" if keep == last else f"positions {keep} to {last} are each"
+
+
+def _tokens(count: int) -> str:
+    return f"{count} token{'s' * (count != 1)}"
