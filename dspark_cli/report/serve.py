@@ -16,6 +16,7 @@ from dspark_cli.sources.vllm_advice import next_step_for
 from dspark_cli.sources.vllm_log import Stage, address_in, cause_of_death, stage_of
 
 LONGEST_CAUSE_LINE = 240
+SLOW_START = "starting (vLLM's imports alone can take a minute)"
 
 
 def show_command(command: ServeCommand, dry_run: bool) -> None:
@@ -85,7 +86,8 @@ class StartupDisplay:
     def _enter(self, stage: Stage) -> None:
         self._stages[stage] = self._elapsed()
         where = f" at {self._address}" if stage is Stage.READY and self._address else ""
-        self._console.print(Text(printable(f"{self._stages[stage]:6.1f} s  {stage}{where}")))
+        told = SLOW_START if stage is Stage.STARTING else stage
+        self._console.print(Text(printable(f"{self._stages[stage]:6.1f} s  {told}{where}")))
         if self._status:
             self._status.stop() if stage is Stage.READY else self._status.update(Text(stage))
 
