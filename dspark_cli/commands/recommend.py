@@ -24,7 +24,10 @@ def recommend(
     tokens: Annotated[int | None, typer.Option(min=1, help="Your own number of speculative tokens.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Requests that run at once.")] = None,
     shared_prefix: Annotated[int | None, typer.Option(min=0, metavar="TOKENS", help="What prompts share.")] = None,
-    latency: Annotated[bool, typer.Option("--latency", help="A single answer's speed counts most.")] = False,
+    latency: Annotated[
+        bool,
+        typer.Option("--latency", help="A single answer's speed counts most: one request at once, unless you say."),
+    ] = False,
     throughput: Annotated[
         bool, typer.Option("--throughput", help="Tokens a second of all requests count most.")
     ] = False,

@@ -48,7 +48,10 @@ def serve(
     ] = False,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Requests that run at once.")] = None,
     shared_prefix: Annotated[int | None, typer.Option(min=0, metavar="TOKENS", help="What prompts share.")] = None,
-    latency: Annotated[bool, typer.Option("--latency", help="A single answer's speed counts most.")] = False,
+    latency: Annotated[
+        bool,
+        typer.Option("--latency", help="A single answer's speed counts most: one request at once, unless you say."),
+    ] = False,
     throughput: Annotated[bool, typer.Option("--throughput", help="All requests' tokens a second count most.")] = False,
     profile: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Results of tune, or a saved report of acceptance.")

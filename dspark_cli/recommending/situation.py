@@ -37,6 +37,11 @@ class Workload:
     shared_prefix: int | None = None
     goal: Goal | None = None
 
+    @property
+    def at_once(self) -> int | None:
+        """Requests at once: those asked for, else one where a single answer's speed counts most."""
+        return self.concurrency or (1 if self.goal is Goal.LATENCY else None)
+
 
 @dataclass(frozen=True)
 class InstalledVllm:
@@ -101,11 +106,11 @@ class Situation:
             if isinstance(told, int):
                 return told
         counted = self.counted.keep if self.counted and self.counted.says_how_many else None
-        return most_tokens(self.profile, self.workload.concurrency) or counted or self.tokens_without_figures
+        return most_tokens(self.profile, self.workload.at_once) or counted or self.tokens_without_figures
 
     @property
     def busy(self) -> bool:
-        return self.workload.goal is Goal.THROUGHPUT or (self.workload.concurrency or 0) >= BUSY
+        return self.workload.goal is Goal.THROUGHPUT or (self.workload.at_once or 0) >= BUSY
 
     @property
     def tokens_without_figures(self) -> int | None:

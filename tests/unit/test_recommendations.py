@@ -603,6 +603,25 @@ def test_a_profile_that_speculation_never_wins_says_so() -> None:
     assert [trap.id for trap in result.traps] == ["speculation-does-not-pay"]
 
 
+def test_a_profile_that_could_not_tell_does_not_say_that_speculation_loses() -> None:
+    unsure = profile_of((1, 0))
+    unsure = replace(unsure, best=tuple(replace(best, certain=False) for best in unsure.best))
+
+    sure, result = recommended(DENSE, profile_of((1, 0))), recommended(DENSE, unsure)
+
+    assert "that beats no speculation" in sure.traps[0].what
+    assert "that surely beats no speculation" in result.traps[0].what
+
+
+def test_where_latency_counts_one_request_at_once_is_meant() -> None:
+    profile = profile_of((1, 9), (64, 2))
+
+    alone = recommended(replace(DENSE, workload=LATENCY), profile)
+    busy = recommended(replace(DENSE, workload=Workload(64, goal=Goal.LATENCY)), profile)
+
+    assert (alone.speculative_config[TOKENS], busy.speculative_config[TOKENS]) == (9, 2)
+
+
 def test_a_profile_of_another_pair_is_told() -> None:
     other = Case("", HYBRID, gpu="h200")
 

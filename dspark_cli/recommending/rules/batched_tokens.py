@@ -33,7 +33,7 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
 
 def _room_for_queries(situation: Situation, tokens: int, given: int | None) -> Iterator[Choice | Finding]:
     query = tokens + situation.drafter.query_tokens_extra
-    sequences = situation.options.number(SEQUENCES) or situation.workload.concurrency
+    sequences = situation.options.number(SEQUENCES) or situation.workload.at_once
     source = "vLLM 0.33 config/vllm.py: _set_max_num_scheduled_tokens"
     if given is not None and sequences is not None and given < sequences * query:
         yield Finding(
@@ -64,7 +64,7 @@ def _room_for_slots(situation: Situation, tokens: int, given: int | None) -> Ite
     slots = tokens if situation.drafter.method is Method.DFLASH and not early else tokens - 1
     defaults = step_defaults(situation.device, situation.vllm.release)
     sequences = situation.options.number(SEQUENCES) or (defaults.sequences if defaults else None)
-    running = sequences if early else situation.workload.concurrency
+    running = sequences if early else situation.workload.at_once
     source = (
         "vLLM 0.26 config/vllm.py: _set_max_num_scheduled_tokens"
         if early

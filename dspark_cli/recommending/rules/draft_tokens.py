@@ -29,7 +29,7 @@ def rule(situation: Situation) -> Iterator[Choice | Finding | NotChecked]:
 
 
 def _measured(situation: Situation) -> Choice | None:
-    profile, concurrency = situation.profile, situation.workload.concurrency
+    profile, concurrency = situation.profile, situation.workload.at_once
     tokens = most_tokens(profile, concurrency)
     best = evidence_for(profile, concurrency) if profile else None
     if profile is None or best is None or tokens is None:
@@ -183,12 +183,13 @@ def _of_another_pair(situation: Situation) -> Iterator[Finding]:
             source="--profile",
             confidence=Confidence.CERTAIN,
         )
-    best = nearest(profile, situation.workload.concurrency)
+    best = nearest(profile, situation.workload.at_once)
     if best is not None and best.tokens == 0 and not schedule_worth_giving(profile):
         yield Finding(
             DOES_NOT_PAY,
             Severity.WARNING,
-            f"at {best.concurrency} at once the profile found no number of tokens that beats no speculation"
+            f"at {best.concurrency} at once the profile found no number of tokens that"
+            f" {'' if best.certain else 'surely '}beats no speculation"
             f" ({best.goodput:,.0f} tokens/s{_within(profile)})",
             {"concurrency": best.concurrency},
             "serve the target alone at this load: vllm serve without --speculative-config",
