@@ -82,7 +82,7 @@ def drafter_facts(checkpoint: Checkpoint, method: Method, trained_tokens: int | 
     """Of a drafter's checkpoint; causality and windows by the rules of vLLM's models/qwen3_dflash.py."""
     config = _flat(checkpoint.config)
     architectures = tuple(checkpoint.architectures)
-    kinds = _layer_kinds(config)
+    full_layers, sliding_layers = _layer_counts(config)
     from_anchor = samples_from_anchor(checkpoint, method)
     in_target = bool(IN_TARGET.intersection(architectures))
     return Drafter(
@@ -92,10 +92,10 @@ def drafter_facts(checkpoint: Checkpoint, method: Method, trained_tokens: int | 
         trained_tokens=trained_tokens,
         query_tokens_extra=int(not from_anchor),
         samples_from_anchor=from_anchor,
-        non_causal=not all(_causal(checkpoint.config)),
-        causal=any(_causal(checkpoint.config)),
-        full_layers=sum(kind != SLIDING for kind in kinds),
-        sliding_layers=sum(kind == SLIDING for kind in kinds),
+        non_causal=False in _causalities(checkpoint.config),
+        causal=True in _causalities(checkpoint.config),
+        full_layers=full_layers,
+        sliding_layers=sliding_layers,
         latent=positive_int(config.get("kv_lora_rank")) is not None,
         head_dim=_head_dim(config),
         vocabulary=positive_int(config.get("vocab_size")),
@@ -131,28 +131,32 @@ def _read_layers(config: dict[str, Any]) -> list[int]:
     return []
 
 
-def _layer_kinds(config: dict[str, Any]) -> list[str]:
-    """`use_swa` makes windows of layers that nobody called sliding."""
+def _layer_counts(config: dict[str, Any]) -> tuple[int, int]:
+    """Full and sliding layers; `use_swa` makes windows of layers that nobody called sliding.
+
+    Counted, never listed: num_hidden_layers may be any number.
+    """
     count, kinds = positive_int(config.get("num_hidden_layers")) or 0, config.get("layer_types")
-    told = [str(kind) for kind in kinds[:count]] if isinstance(kinds, list) and len(kinds) >= count else []
-    if config.get("use_swa") is True and SLIDING not in told:
-        return [SLIDING] * count
-    return told or ["full_attention"] * count
+    told = kinds[:count] if isinstance(kinds, list) and len(kinds) >= count else []
+    sliding = told.count(SLIDING)
+    if config.get("use_swa") is True and not sliding:
+        return 0, count
+    return count - sliding, sliding
 
 
-def _causal(config: dict[str, Any]) -> list[bool]:
-    """Of each layer, as `_dflash_layer_causal` of vLLM's qwen3_dflash.py resolves it, and its `speculators` reader."""
+def _causalities(config: dict[str, Any]) -> set[bool]:
+    """Of the layers, as `_dflash_layer_causal` of vLLM's qwen3_dflash.py resolves it, and its `speculators` reader."""
     count = positive_int(_flat(config).get("num_hidden_layers")) or 1
     if "speculators_model_type" in config:
-        return [not config.get("sliding_window_non_causal", True)] * count
+        return {not config.get("sliding_window_non_causal", True)}
     nested = config.get("dflash_config")
     told = (config.get("is_causal"), nested.get("causal") if isinstance(nested, dict) else None)
     for setting in told:
         if setting is not None:
-            return [bool(setting)] * count
+            return {bool(setting)}
     kinds = config.get("layer_types")
     kinds = kinds[:count] if isinstance(kinds, list) else []
-    return [kind == SLIDING for kind in kinds] or [False] * count
+    return {kind == SLIDING for kind in kinds} or {False}
 
 
 def _head_dim(config: dict[str, Any]) -> int | None:

@@ -13,6 +13,10 @@ from dspark_cli.errors import BadInput
 
 HUB_TIMEOUT_S = 10.0
 LARGEST_CONFIG = 16 << 20
+LARGEST_NUMBER = 1 << 48
+"""No size of a model comes near; what is larger would only be too long to print, or to calculate with."""
+LONGEST_BLOCK = 4096
+"""No drafter comes near, and counts up to it can be listed."""
 
 
 class Method(StrEnum):
@@ -107,9 +111,10 @@ def trained_draft_tokens(drafter: Checkpoint, method: Method) -> int:
     block = settings.get("block_size", settings.get("dspark_block_size"))
     from_anchor = samples_from_anchor(drafter, method)
     shortest = 1 if from_anchor else 2
-    if not isinstance(block, int) or isinstance(block, bool) or block < shortest:
+    if not isinstance(block, int) or isinstance(block, bool) or not shortest <= block <= LONGEST_BLOCK:
         raise BadInput(
-            f"{drafter.name}/config.json has no usable block_size ({block!r}), so the trained draft length is unknown",
+            f"{drafter.name}/config.json has no usable block_size ({_short(block)}), so the trained draft length is"
+            " unknown",
             "give it: --tokens N",
         )
     return block if from_anchor else block - 1
@@ -130,8 +135,9 @@ def _draft_settings(drafter: Checkpoint) -> dict[str, Any]:
 
 
 def positive_int(value: Any) -> int | None:
-    """`value` where it is one; a field of config.json may hold anything."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    """`value` where it is one that can be meant; a field of config.json may hold anything."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and 0 < value < LARGEST_NUMBER else None
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -165,6 +171,11 @@ def _config_from_hub(name: str) -> Path:
             f"no model folder {name}, and the hub's {name}/config.json cannot be had: {reason}",
             f"check the name, or download it first: hf download {name}",
         ) from None
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _reason(error: Exception) -> str:

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from dspark_cli.errors import BadInput
-from dspark_cli.sources.checkpoint import Checkpoint, Method, drafter_method, read_checkpoint, trained_draft_tokens
+from dspark_cli.facts.drafter import SLIDING, drafter_facts
+from dspark_cli.sources.checkpoint import (
+    Checkpoint,
+    Method,
+    drafter_method,
+    positive_int,
+    read_checkpoint,
+    trained_draft_tokens,
+)
 from tests.paths import DFLASH, DSPARK, TARGET
 
 
@@ -105,3 +113,45 @@ def test_a_file_is_no_model_folder(tmp_path: Path) -> None:
 
     with pytest.raises(BadInput, match="is a file"):
         read_checkpoint(str(file))
+
+
+@pytest.mark.parametrize("block_size", [1 << 31, 10**30, 10**4000])
+def test_a_block_size_that_nobody_trained_is_refused_in_one_short_line(block_size: int) -> None:
+    with pytest.raises(BadInput, match="block_size") as refused:
+        trained_draft_tokens(Checkpoint("drafter", {"block_size": block_size}), Method.DFLASH)
+
+    assert len(refused.value.what) < 300
+
+
+@pytest.mark.parametrize("layers", [1 << 31, 1 << 63, 10**30])
+@pytest.mark.parametrize("more", [{}, {"use_swa": True}, {"speculators_model_type": "dflash"}, {"is_causal": True}])
+def test_a_number_of_layers_costs_no_memory(layers: int, more: dict[str, Any]) -> None:
+    facts = drafter_facts(Checkpoint("drafter", {"num_hidden_layers": layers, **more}), Method.DFLASH, 7)
+
+    assert facts.full_layers + facts.sliding_layers in (0, layers)
+
+
+@pytest.mark.parametrize(
+    ("config", "full", "sliding", "causal", "non_causal"),
+    [
+        ({"num_hidden_layers": 3}, 3, 0, False, True),
+        ({"num_hidden_layers": 3, "use_swa": True}, 0, 3, False, True),
+        ({"num_hidden_layers": 2, "layer_types": [SLIDING, "full_attention"]}, 1, 1, True, True),
+        ({"num_hidden_layers": 2, "layer_types": [SLIDING, "full_attention"], "use_swa": True}, 1, 1, True, True),
+        ({"num_hidden_layers": 2, "layer_types": [SLIDING]}, 2, 0, True, False),
+        ({"num_hidden_layers": 2, "is_causal": True}, 2, 0, True, False),
+        ({}, 0, 0, False, True),
+    ],
+)
+def test_layers_are_counted_by_their_kind(
+    config: dict[str, Any], full: int, sliding: int, causal: bool, non_causal: bool
+) -> None:
+    facts = drafter_facts(Checkpoint("drafter", config), Method.DFLASH, 7)
+
+    assert (facts.full_layers, facts.sliding_layers) == (full, sliding)
+    assert (facts.causal, facts.non_causal) == (causal, non_causal)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.0, "7", None, [], 1 << 48, 10**400])
+def test_what_is_no_size_is_none(value: object) -> None:
+    assert positive_int(value) is None
