@@ -1,6 +1,9 @@
 """What a finished tune says of one target with one drafter: the best number of draft tokens by load."""
 
+import math
 from dataclasses import dataclass
+
+LARGEST_COUNT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,13 @@ class BestCount:
     certain: bool
     """Whether the measurements tell `tokens` from no speculation (or, where it is 0, no speculation from the best
     number of tokens)."""
+
+    def __post_init__(self) -> None:
+        figures = (self.goodput, self.goodput_without_speculation or 0.0)
+        if not (1 <= self.concurrency < LARGEST_COUNT and 0 <= self.tokens < LARGEST_COUNT):
+            raise ValueError("no count can be so")
+        if not all(0 <= figure < math.inf for figure in figures):
+            raise ValueError("no goodput can be so")
 
 
 @dataclass(frozen=True)
@@ -34,3 +44,8 @@ class MeasuredProfile:
     ttft_ms: float | None = None
     tpot_ms: float | None = None
     """The latency bound within which goodput was counted; None where there was none."""
+
+    def __post_init__(self) -> None:
+        for first, last, tokens in self.schedule or ():
+            if not (1 <= first <= last < LARGEST_COUNT and 0 <= tokens < LARGEST_COUNT):
+                raise ValueError("no entry of a schedule can be so")

@@ -208,3 +208,36 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, room: int) -> None:
     lines = (tmp_path / "r.jsonl").read_bytes().removeprefix(before).splitlines()
     assert len(lines) == 1
     assert json.loads(lines[0])["measured"]["candidate"]["tokens"] == 6
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("tokens", -5),
+        ("tokens", 10**30),
+        ("concurrency", 0),
+        ("goodput", -1.0),
+        ("goodput_without_speculation", -1.0),
+    ],
+)
+def test_a_profile_that_nobody_can_have_measured_is_damaged(tmp_path: Path, part: str, value: float) -> None:
+    path = tmp_path / "r.jsonl"
+    *lines, profile = written(path).splitlines()
+    document = json.loads(profile)
+    document["profile"]["best"][0][part] = value
+    path.write_bytes(b"\n".join([*lines, json.dumps(document).encode(), b""]))
+
+    with pytest.raises(BadInput, match=r"line 6 of .* is damaged"):
+        read_profile(path)
+
+
+@pytest.mark.parametrize("entry", [[0, 8, 3], [9, 8, 3], [1, 8, -3], [1, 8, 10**30]])
+def test_so_is_one_with_an_impossible_schedule(tmp_path: Path, entry: list[int]) -> None:
+    path = tmp_path / "r.jsonl"
+    *lines, profile = written(path).splitlines()
+    document = json.loads(profile)
+    document["profile"]["schedule"] = [entry]
+    path.write_bytes(b"\n".join([*lines, json.dumps(document).encode(), b""]))
+
+    with pytest.raises(BadInput, match=r"line 6 of .* is damaged"):
+        read_profile(path)
