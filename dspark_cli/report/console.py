@@ -44,6 +44,8 @@ def write_result(text: str) -> None:
     Raises:
         NotFit: stdout is closed or full.
     """
+    if sys.stdout is None:
+        raise NotFit("the result cannot be written: stdout is closed", "give stdout a place with room")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

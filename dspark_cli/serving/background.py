@@ -115,8 +115,9 @@ def wait_until_ready(server: BackgroundProcess, url: str, within_s: float) -> No
     with httpx.Client(timeout=ONE_LOOK_MAY_TAKE_S, trust_env=False) as client:
         while True:
             server.require_alive()
-            with contextlib.suppress(httpx.HTTPError):
-                if client.get(f"{url}/health").is_success:
+            # Streamed, for who answers there may never end.
+            with contextlib.suppress(httpx.HTTPError), client.stream("GET", f"{url}/health") as answer:
+                if answer.is_success:
                     return
             if time.monotonic() > deadline:
                 raise NotFit(

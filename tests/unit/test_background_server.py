@@ -87,3 +87,24 @@ def test_its_secrets_reach_neither_its_log_nor_who_reads_its_lines(tmp_path: Pat
 
     assert lines == ["key *** taken"]
     assert (tmp_path / "log").read_text() == "key *** taken\n"
+
+
+ENDLESS = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+        while True:
+            self.wfile.write(b"x" * 65536)
+    def log_message(self, *_): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+@pytest.mark.timeout(60)
+def test_an_answer_without_end_is_an_answer(tmp_path: Path) -> None:
+    port = free_port()
+    with in_background(program(ENDLESS, str(port)), {}, tmp_path / "log") as server:
+        wait_until_ready(server, f"http://127.0.0.1:{port}", within_s=30)
+
+        assert server.return_code is None

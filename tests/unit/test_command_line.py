@@ -227,3 +227,12 @@ def test_another_server_is_no_vllm() -> None:
 
     assert done.returncode == 3
     assert "404" in done.stderr
+
+
+def test_a_closed_stdout_is_called_so() -> None:
+    command = f"exec {TOOL} acceptance --example healthy --json >&-"
+
+    done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60)
+
+    assert done.returncode == 3
+    assert "stdout is closed" in done.stderr
