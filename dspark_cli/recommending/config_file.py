@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dspark_cli.recommending.given_options import is_option, with_long_names
+from dspark_cli.serving.vllm_options import is_option, with_long_names
 from dspark_cli.recommending.recommendation import Choice, Recommendation
 from dspark_cli.serving.secrets import MASK
 

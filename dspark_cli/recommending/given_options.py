@@ -1,17 +1,14 @@
 """The options of `vllm serve` that a user gives, on the command line or in the file that --config names."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from dspark_cli.serving.vllm_options import has_switch, option_values, whole_number, words_with_configuration
-
-SHORT = {
-    "-tp": "--tensor-parallel-size",
-    "-dp": "--data-parallel-size",
-    "-pp": "--pipeline-parallel-size",
-    "-dcp": "--decode-context-parallel-size",
-    "-n": "--nnodes",
-    "-r": "--node-rank",
-}
+from dspark_cli.serving.vllm_options import (
+    has_switch,
+    option_values,
+    whole_number,
+    with_long_names,
+    words_with_configuration,
+)
 
 
 class GivenOptions:
@@ -35,11 +32,3 @@ class GivenOptions:
     def value(self, option: str) -> int | str | bool | None:
         number, text = self.number(option), self.text(option)
         return number if number is not None else text if text is not None else self.is_on(option)
-
-
-def with_long_names(words: Iterable[str]) -> list[str]:
-    return [SHORT.get(name, name) + equals + value for name, equals, value in (word.partition("=") for word in words)]
-
-
-def is_option(word: str) -> bool:
-    return word.startswith("-") and not word[1:].replace(".", "").isdecimal()

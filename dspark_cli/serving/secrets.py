@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dspark_cli.serving.vllm_options import names, option_values, words_with_configuration
+from dspark_cli.serving.vllm_options import begins_option, is_option, names, option_values, words_with_configuration
 
 API_KEY = "--api-key"
 API_KEY_VARIABLE = "VLLM_API_KEY"
@@ -17,9 +17,20 @@ LEAST = {API_KEY: "--api-k", HF_TOKEN: "--hf-t"}
 """Their shortest abbreviations that no other option of vLLM shares."""
 SECRET_OPTIONS = (API_KEY, HF_TOKEN, "--ssl-keyfile-password")
 SHORTEST_ABBREVIATION = len("--ap")
-SECRET_KEY = re.compile(r"(api|access|secret|private|account)[_-]?key|auth[_-]?token|hf_token|secret|passw", re.I)
+SECRET_KEY = re.compile(
+    r"(api|access|secret|private|account)[_-]?key|secret|passw|passphrase|credential|authorization"
+    r"|(access|auth|bearer|refresh|session|security|hf)[_-]?token(?![\w-])|(?<![\w-])(token|auth)(?![\w-])",
+    re.I,
+)
+"""Of JSON and of dotted options. Names such as bos_token and max_tokens are no secrets."""
 SECRET_VARIABLE = re.compile(r"_(API_)?KEY$|_TOKEN$|SECRET|PASSW|CREDENTIAL", re.I)
-URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)(?=@)")
+URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):([^/\s?#\"']+)(?=@)")
+URL_TOKEN = re.compile(r"(?<=http://|ttps://)([^/\s:@?#\"']+)(?=@)")
+"""Alone before the @, as hubs and forges take it."""
+QUERY_SECRET = re.compile(
+    r"(?<=[?&])([\w.-]*(?:key|token|sig|signature|secret|credential|passw\w*)=)([^&\s#\"']+)", re.I
+)
+HEADER_SECRET = re.compile(r"\b((?:Bearer|Basic)\s+)([\w.~+/=-]{8,})")
 SHORTEST_SECRET = 4
 """Masking a shorter value would take ordinary words out of a log, and tell no more than it hides."""
 SHORTEST_IN_VARIABLE = 8
@@ -28,13 +39,13 @@ MASK = "***"
 
 
 def without_secrets(argv: Sequence[str]) -> list[str]:
-    """`argv` with API keys and tokens masked: the values of such options, abbreviated as vLLM's parser allows, of such
-    keys in JSON values, and passwords in URLs."""
+    """`argv` with API keys and tokens masked: the values of such options, abbreviated as vLLM's parser allows or with
+    such a key behind a dot, of such keys in JSON values, and what stands for a password in URLs and headers."""
     shown: list[str] = []
     follows_secret = False
     for word in argv:
         option, equals, value = word.partition("=")
-        if word.startswith("--"):
+        if begins_option(word):
             follows_secret = is_secret_option(option)
             masked = MASK if follows_secret else _masked_value(value)
             shown.append(f"{option}={masked}" if equals else word)
@@ -43,21 +54,44 @@ def without_secrets(argv: Sequence[str]) -> list[str]:
     return shown
 
 
+def without_masked(words: Sequence[str]) -> list[str]:
+    """Without the options that had a value masked: pasted, or in a file, the mask would become the value."""
+    groups: list[list[str]] = []
+    for word in words:
+        if is_option(word) or not groups:
+            groups.append([])
+        groups[-1].append(word)
+    return [word for group in groups if not any(MASK in word for word in group) for word in group]
+
+
+def masked_text(text: str) -> str:
+    """`text` with what stands for a password in URLs and headers masked."""
+    for pattern in (URL_PASSWORD, QUERY_SECRET, HEADER_SECRET):
+        separator = ":" if pattern is URL_PASSWORD else ""
+        text = pattern.sub(rf"\1{separator}{MASK}", text)
+    return URL_TOKEN.sub(MASK, text)
+
+
 def masked_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """A copy with the values of such variables masked."""
     return {name: MASK if SECRET_VARIABLE.search(name) else value for name, value in environment.items()}
 
 
 def masked_keys(value: Any) -> Any:
-    """A copy of a JSON value in which the values of such keys are masked."""
+    """A copy of a JSON value in which the values of such keys are masked, and passwords in its texts."""
     if isinstance(value, dict):
         return {key: MASK if SECRET_KEY.search(str(key)) else masked_keys(held) for key, held in value.items()}
+    if isinstance(value, str):
+        return masked_text(value)
     return [masked_keys(held) for held in value] if isinstance(value, list) else value
 
 
 def is_secret_option(option: str) -> bool:
-    name = option.lower().replace("_", "-")
-    return len(name) >= SHORTEST_ABBREVIATION and any(secret.startswith(name) for secret in SECRET_OPTIONS)
+    """Also of a key behind a dot, which vLLM puts into the option's JSON."""
+    name, *keys = option.lower().rstrip("+").split(".")
+    name = name.replace("_", "-")
+    named = len(name) >= SHORTEST_ABBREVIATION and any(secret.startswith(name) for secret in SECRET_OPTIONS)
+    return named or any(SECRET_KEY.search(key) for key in keys)
 
 
 def secrets_of(vllm_args: Sequence[str], environment: Mapping[str, str]) -> frozenset[str]:
@@ -66,7 +100,7 @@ def secrets_of(vllm_args: Sequence[str], environment: Mapping[str, str]) -> froz
     found = {
         *_in_options(words),
         *_in_variables(environment),
-        *(password for word in words for _, password in URL_PASSWORD.findall(word)),
+        *(secret for word in words for secret in _in_text(word)),
     }
     return frozenset(value for value in found if len(value) >= SHORTEST_SECRET and not os.path.lexists(value))
 
@@ -102,7 +136,7 @@ def _without_option(words: Iterable[str], option: str) -> list[str]:
     rest: list[str] = []
     dropping = False
     for word in words:
-        if word.startswith("--"):
+        if begins_option(word):
             dropping = names(word.partition("=")[0], option, LEAST[option])
         if not dropping:
             rest.append(word)
@@ -116,11 +150,17 @@ def _in_variables(environment: Mapping[str, str]) -> Iterator[str]:
             yield value
 
 
+def _in_text(word: str) -> Iterator[str]:
+    for pattern in (URL_PASSWORD, QUERY_SECRET, HEADER_SECRET):
+        yield from (secret for _, secret in pattern.findall(word))
+    yield from (token for token in URL_TOKEN.findall(word) if len(token) >= SHORTEST_IN_VARIABLE)
+
+
 def _in_options(words: Sequence[str]) -> Iterator[str]:
     follows_secret = False
     for word in words:
         option, equals, value = word.partition("=")
-        if word.startswith("--"):
+        if begins_option(word):
             follows_secret = is_secret_option(option)
             if not equals:
                 continue
@@ -132,7 +172,7 @@ def _in_options(words: Sequence[str]) -> Iterator[str]:
 
 
 def _in_json(text: str) -> Iterator[str]:
-    if text.startswith(("{", "[")):
+    if text.lstrip().startswith(("{", "[")):
         try:
             yield from _of_keys(json.loads(text))
         except (ValueError, RecursionError):
@@ -152,12 +192,12 @@ def _of_keys(value: Any) -> Iterator[str]:
 
 
 def _masked_value(text: str) -> str:
-    text = URL_PASSWORD.sub(rf"\1:{MASK}", text)
-    if not text.startswith(("{", "[")):
+    text = masked_text(text)
+    if not text.lstrip().startswith(("{", "[")):
         return text
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return text
+        return MASK if SECRET_KEY.search(text) else text
     masked = masked_keys(value)
     return text if masked == value else json.dumps(masked)

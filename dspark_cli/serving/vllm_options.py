@@ -1,12 +1,39 @@
 """Reading options of `vllm serve`: as its parser takes them, with the file that --config names."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 CONFIG = "--config"
 LARGEST_CONFIGURATION = 1 << 20
+MOST_DIGITS = 18
+SHORT = {
+    "-O": "--optimization-level",
+    "-ac": "--attention-config",
+    "-asc": "--api-server-count",
+    "-cc": "--compilation-config",
+    "-dc": "--diffusion-config",
+    "-dcp": "--decode-context-parallel-size",
+    "-dp": "--data-parallel-size",
+    "-dpa": "--data-parallel-address",
+    "-dpb": "--data-parallel-backend",
+    "-dpe": "--data-parallel-external-lb",
+    "-dph": "--data-parallel-hybrid-lb",
+    "-dpl": "--data-parallel-size-local",
+    "-dpm": "--data-parallel-multi-port-external-lb",
+    "-dpn": "--data-parallel-rank",
+    "-dpp": "--data-parallel-rpc-port",
+    "-dpr": "--data-parallel-start-rank",
+    "-ep": "--enable-expert-parallel",
+    "-n": "--nnodes",
+    "-pcp": "--prefill-context-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-q": "--quantization",
+    "-r": "--node-rank",
+    "-tp": "--tensor-parallel-size",
+}
+"""vLLM 0.32 and 0.33 engine/arg_utils.py, entrypoints/*/cli_args.py."""
 
 
 def words_with_configuration(vllm_args: Sequence[str]) -> list[str]:
@@ -18,6 +45,29 @@ def words_with_configuration(vllm_args: Sequence[str]) -> list[str]:
     return [*(_words_of(Path(files[-1])) if files else ()), *vllm_args]
 
 
+def with_long_names(words: Iterable[str]) -> list[str]:
+    return [_with_long_name(word) for word in words]
+
+
+def _with_long_name(word: str) -> str:
+    """Also of `-O3`, and of `-cc.mode`, whose key behind the dot stays."""
+    if word.startswith("-O") and word != "-O":
+        return f"{SHORT['-O']}={word[2:].removeprefix('=')}"
+    name, equals, value = word.partition("=")
+    name, dot, keys = name.partition(".")
+    return SHORT.get(name, name) + dot + keys + equals + value
+
+
+def begins_option(word: str) -> bool:
+    """Whether `word` is surely an option: what only looks like one may be a value, such as a password."""
+    return word.startswith(("--", "-O")) or word.partition("=")[0].partition(".")[0] in SHORT
+
+
+def is_option(word: str) -> bool:
+    """Whether it begins an option, and is no negative number."""
+    return word.startswith("-") and not word[1:].replace(".", "").isdecimal()
+
+
 def option_values(words: Sequence[str], option: str, least: str | None = None) -> list[str]:
     """The values of the last `option` among `words`, in either spelling; [] where it is not there, or has none.
 
@@ -26,7 +76,7 @@ def option_values(words: Sequence[str], option: str, least: str | None = None) -
     values: list[str] = []
     follows = False
     for word in words:
-        if word.startswith("--"):
+        if begins_option(word):
             name, equals, value = word.partition("=")
             follows = names(name, option, least)
             if follows:
@@ -56,6 +106,8 @@ def has_switch(words: Sequence[str], option: str) -> bool | None:
 
 def whole_number(text: str) -> int | None:
     """A number as vLLM reads sizes: 4096, 4k (thousands) or 4K (1,024s); None where it is left to vLLM, or is none."""
+    if len(text) > MOST_DIGITS:
+        return None
     units = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     unit = units.get(text[-1:], 1)
     digits = text if unit == 1 else text[:-1]
@@ -66,8 +118,15 @@ def whole_number(text: str) -> int | None:
     return value if value > 0 else None
 
 
-def _words_of(file: Path) -> Iterator[str]:
-    for key, value in _mapping_in(file).items():
+def _words_of(file: Path) -> list[str]:
+    try:
+        return list(_words_in(_mapping_in(file)))
+    except (TypeError, ValueError):  # dates for keys, and numbers that are too long: vLLM's to complain of
+        return []
+
+
+def _words_in(mapping: dict[str, Any]) -> Iterator[str]:
+    for key, value in mapping.items():
         if isinstance(value, bool):
             yield f"--{key}" if value else f"--no-{key}"
         elif isinstance(value, list):
@@ -82,9 +141,24 @@ def _mapping_in(file: Path) -> dict[str, Any]:
     import yaml  # vLLM depends on it, and reads the file with it
 
     try:
-        if not file.is_file() or file.stat().st_size > LARGEST_CONFIGURATION:
+        if not file.is_file():
             return {}
-        read = yaml.safe_load(file.read_text(errors="replace"))
+        with file.open("rb") as opened:
+            text = opened.read(LARGEST_CONFIGURATION + 1)
+        read = yaml.safe_load(text.decode(errors="replace")) if len(text) <= LARGEST_CONFIGURATION else None
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return {}
-    return {str(key): value for key, value in read.items()} if isinstance(read, dict) else {}
+    return {str(key): value for key, value in read.items()} if isinstance(read, dict) and _can_be_told(read) else {}
+
+
+def _can_be_told(read: object) -> bool:
+    """Whether it is not too large once it is written out: a small file may repeat its parts by aliases without end."""
+    rest, size = [read], 0
+    while rest:
+        held = rest.pop()
+        size += 1 + (len(held) if isinstance(held, str | bytes | list | dict) else 0)
+        if size > LARGEST_CONFIGURATION:
+            return False
+        if isinstance(held, list | dict):
+            rest += [*held, *held.values()] if isinstance(held, dict) else held
+    return True

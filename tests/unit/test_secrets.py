@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dspark_cli.serving.command import serve_command
 from dspark_cli.serving.masked_output import MaskedOutput
-from dspark_cli.serving.secrets import api_keys, out_of_sight, secrets_of, without_secrets
+from dspark_cli.serving.secrets import api_keys, out_of_sight, secrets_of, without_masked, without_secrets
 from dspark_cli.serving.server import run_server
 from dspark_cli.serving.speculative import Speculation
 from dspark_cli.sources.checkpoint import Method
@@ -233,3 +233,68 @@ def test_an_error_shows_no_secret() -> None:
 
     assert done.returncode == 2
     assert KEY not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--kv-transfer-config.kv_connector_extra_config.password", KEY],
+        [f"--kv-transfer-config.kv_connector_extra_config.api_key={KEY}"],
+        ["--additional-config.api_key+", KEY],
+        ["-cc.access_token", KEY],
+        ["--kv", f'{{"access_token": "{KEY}"}}'],
+        [f'--kv={{"a": {{"token": "{KEY}"}}}}'],
+        ["--kv", f'{{"Authorization": "{KEY}"}}'],
+        ["--kv", f'{{"auth": "{KEY}"}}'],
+        ["--kv", f' {{"password": "{KEY}"}}'],
+        ["--kv", f'{{"password": "{KEY}"'],
+        ["--kv", f"{{'password': '{KEY}'}}"],
+        ["--kv", f'{{"headers": ["Bearer {KEY}"]}}'],
+        ["--header", f"Authorization: Bearer {KEY}"],
+        ["--tokenizer", f"https://{KEY}@hub/x"],
+        ["--tokenizer", f"https://me:{KEY}@and-more@hub/x"],
+        ["--download-dir", f"https://hub/x?token={KEY}"],
+        ["--download-dir", f"https://hub/x?a=1&X-Amz-Signature={KEY}"],
+    ],
+)
+def test_a_secret_is_masked_wherever_it_stands(argv: list[str]) -> None:
+    assert KEY not in " ".join(without_secrets(argv))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--kv", '{"bos_token": "<s>", "max_tokens": 5, "token_id": 3}'],
+        ["--kv", "{broken: tokens}"],
+        ["--tokenizer", "org/name", "--allow-credentials", "-tp", "2"],
+        ["--allowed-origins", '["http://a:8000", "https://b/c@d"]'],
+        ["--chat-template", "{% if token_count %}{{ x }}{% endif %}"],
+        ["--served-model-name", "me@home"],
+    ],
+)
+def test_what_is_no_secret_is_shown(argv: list[str]) -> None:
+    assert without_secrets(argv) == argv
+
+
+def test_a_key_before_a_short_option_is_handed_over_and_the_option_stays() -> None:
+    assert out_of_sight(["--api-key", KEY, "-tp", "2"]) == (["-tp", "2"], {"VLLM_API_KEY": KEY}, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["--port", "8001", "--api-key", "***", "***"], ["--port", "8001"]),
+        (["--api-key", "***", "***", "-tp", "2"], ["-tp", "2"]),
+        (["--hf-token=***", "--seed", "-1"], ["--seed", "-1"]),
+        (["--kv", '{"password": "***"}', "--port", "1"], ["--port", "1"]),
+        (["/model", "--tokenizer", "https://me:***@hub/x"], ["/model"]),
+        ([], []),
+    ],
+)
+def test_what_is_pasted_has_no_mask_for_a_value(words: list[str], kept: list[str]) -> None:
+    assert without_masked(words) == kept
+
+
+@given(st.lists(st.text(max_size=12), max_size=6))
+def test_masking_twice_is_masking_once(words: list[str]) -> None:
+    assert without_secrets(without_secrets(words)) == without_secrets(words)
