@@ -21,7 +21,9 @@ def serve(
     model: Annotated[str, typer.Argument(help="The target: a model folder or a hub name.")],
     draft: Annotated[str, typer.Option(help="The drafter: a model folder or a hub name.")],
     method: Annotated[str | None, typer.Option(help="dflash or dspark; as a rule the checkpoint says it.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Speculative tokens; as a rule the trained number.")] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="Speculative tokens; as a rule the trained number.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the command and stop.")] = False,
     log_file: Annotated[
         Path | None,
@@ -46,8 +48,10 @@ def serve(
     allow_unpatched: Annotated[
         bool, typer.Option("--allow-unpatched", help="Start even where a patch that this start needs does not fit.")
     ] = False,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Requests that run at once.")] = None,
-    shared_prefix: Annotated[int | None, typer.Option(min=0, metavar="TOKENS", help="What prompts share.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=1 << 20, help="Requests that run at once.")] = None,
+    shared_prefix: Annotated[
+        int | None, typer.Option(min=0, max=1 << 40, metavar="TOKENS", help="What prompts share.")
+    ] = None,
     latency: Annotated[
         bool,
         typer.Option("--latency", help="A single answer's speed counts most: one request at once, unless you say."),

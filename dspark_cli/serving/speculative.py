@@ -8,8 +8,9 @@ from typing import Any
 
 from dspark_cli.errors import BadInput
 from dspark_cli.facts.drafter import drafter_facts
-from dspark_cli.serving.secrets import SECRET_KEY
+from dspark_cli.serving.secrets import SECRET_KEY, masked_text
 from dspark_cli.sources.checkpoint import (
+    LONGEST_BLOCK,
     Checkpoint,
     Method,
     drafter_method,
@@ -20,6 +21,7 @@ from dspark_cli.sources.checkpoint import (
 CONFIG_OPTIONS = ("--speculative-config", "-sc")
 DOTTED_OPTIONS = tuple(f"{option}." for option in CONFIG_OPTIONS)
 REPLACED_OPTIONS = ("--spec-method", "--spec-model", "--spec-tokens")
+LONGEST_SHOWN = 200
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def require_agreement(given: Mapping[str, Any], method: Method, drafter: str) ->
     for key, said in (("model", drafter), ("method", str(method))):
         if key in given and given[key] != said:
             raise BadInput(
-                f"--speculative-config says {key} {given[key]!r}, the command line says {said!r}",
+                f"--speculative-config says {key} {_shown(given[key])}, the command line says {said!r}",
                 f"leave {key} out of --speculative-config",
             )
 
@@ -95,7 +97,8 @@ def take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, 
     """The arguments without --speculative-config, and its content ({} without one).
 
     Raises:
-        BadInput: it is no JSON object, or given in a form that would replace the drafter's.
+        BadInput: it is no JSON object, is given in a form that would replace the drafter's, or has a number of tokens
+            that is none.
     """
     rest: list[str] = []
     given: dict[str, Any] = {}
@@ -116,7 +119,23 @@ def take_speculative_config(vllm_args: list[str]) -> tuple[list[str], dict[str, 
             given = {**given, **_json_object(value if equals else next(words, ""))}
         else:
             rest.append(word)
+    _require_tokens(given.get("num_speculative_tokens"))
     return rest, given
+
+
+def _require_tokens(tokens: object) -> None:
+    """None leaves it open. vLLM says the same after a minute, and a recommendation calculates with it before."""
+    is_count = isinstance(tokens, int) and not isinstance(tokens, bool) and 0 < tokens <= LONGEST_BLOCK
+    if tokens is not None and not is_count:
+        raise BadInput(
+            f"--speculative-config says num_speculative_tokens {_shown(tokens)}",
+            f"give a number from 1 to {LONGEST_BLOCK}, or leave it out: the checkpoint says it",
+        )
+
+
+def _shown(value: object) -> str:
+    text = masked_text(repr(value))
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -125,7 +144,7 @@ def _json_object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        shown = "its value holds a secret, and is not shown" if SECRET_KEY.search(text) else repr(text)
+        shown = "its value holds a secret, and is not shown" if SECRET_KEY.search(text) else _shown(text)
         raise BadInput(f"--speculative-config is no JSON object: {shown}", 'give one like \'{"key": "value"}\'')
     return value
 

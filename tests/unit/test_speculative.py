@@ -71,3 +71,15 @@ def test_the_users_speculative_config_is_merged_and_wins(given: list[str]) -> No
 def test_contradictions_are_refused(given: list[str]) -> None:
     with pytest.raises(BadInput):
         merged(given)
+
+
+@pytest.mark.parametrize("tokens", ["-1", "0", "2.5", "true", '"7"', "[7]", "{}", "1e999", "1" * 400])
+def test_a_number_of_tokens_that_is_none_is_refused_in_one_short_line(tokens: str) -> None:
+    with pytest.raises(BadInput, match="num_speculative_tokens") as refused:
+        merged(["--speculative-config", f'{{"num_speculative_tokens": {tokens}}}'])
+
+    assert len(refused.value.what) < 300
+
+
+def test_a_number_of_tokens_may_be_left_open() -> None:
+    assert take_speculative_config(["-sc", '{"num_speculative_tokens": null}'])[1] == {"num_speculative_tokens": None}
