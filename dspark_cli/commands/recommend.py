@@ -1,7 +1,5 @@
 """`dspark-tool recommend`: the settings for a target and its drafter, with the reasons."""
 
-import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,9 +19,11 @@ def recommend(
     model: Annotated[str, typer.Argument(help="The target: a model folder or a hub name.")],
     draft: Annotated[str, typer.Option(help="The drafter: a model folder or a hub name.")],
     method: Annotated[str | None, typer.Option(help="dflash or dspark; as a rule the checkpoint says it.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Your own number of speculative tokens.")] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Requests that run at once.")] = None,
-    shared_prefix: Annotated[int | None, typer.Option(min=0, metavar="TOKENS", help="What prompts share.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, max=4096, help="Your own number of speculative tokens.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=1 << 20, help="Requests that run at once.")] = None,
+    shared_prefix: Annotated[
+        int | None, typer.Option(min=0, max=1 << 40, metavar="TOKENS", help="What prompts share.")
+    ] = None,
     latency: Annotated[
         bool,
         typer.Option("--latency", help="A single answer's speed counts most: one request at once, unless you say."),
@@ -31,7 +31,7 @@ def recommend(
     throughput: Annotated[
         bool, typer.Option("--throughput", help="Tokens a second of all requests count most.")
     ] = False,
-    max_model_len: Annotated[int | None, typer.Option(min=1, help="As vLLM's.")] = None,
+    max_model_len: Annotated[int | None, typer.Option(min=1, max=1 << 40, help="As vLLM's.")] = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Results of tune, or a saved report of acceptance.")
     ] = None,
@@ -58,7 +58,7 @@ def recommend(
     dspark-tool recommend ./target --draft ./drafter --profile tune.jsonl --config serve.yaml
     """
     from dspark_cli.recommending.gather import Asked
-    from dspark_cli.recommending.recommend import recommend_for
+    from dspark_cli.recommending.recommend import recommend_for, without_secrets_shown
     from dspark_cli.recommending.situation import Workload
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.recommendation import show_recommendation
@@ -73,7 +73,7 @@ def recommend(
     policy = asked_policy(None)
     asked = Asked(model, draft, method, tokens, tuple(rest), given, workload, policy, gpu, tuned, counted)
     found, distribution = _vllm(vllm)
-    result = _without_secrets(recommend_for(asked, found, distribution))
+    result = without_secrets_shown(recommend_for(asked, found, distribution))
     if config is not None:
         _write_config(config, result)
     if json:
@@ -122,18 +122,13 @@ def _vllm(given: str | None) -> tuple["FoundVllm", str]:
     return installed_vllm(install), install.distribution
 
 
-def _without_secrets(recommendation: "Recommendation") -> "Recommendation":
-    from dspark_cli.serving.secrets import without_secrets
-
-    return replace(recommendation, vllm_args=tuple(without_secrets(list(recommendation.vllm_args))))
-
-
 def _write_config(file: Path, recommendation: "Recommendation") -> None:
     from dspark_cli.recommending.config_file import config_file
     from dspark_cli.report.console import show_note
     from dspark_cli.report.result_file import write_file
+    from dspark_cli.serving.shell_words import quoted
 
     if file.suffix not in (".yaml", ".yml"):
         raise BadInput(f"vLLM takes configuration files by the names .yaml and .yml, not {file.name}", "rename it")
     write_file(file, config_file(recommendation))
-    show_note(f"the settings are in {file}: vllm serve --config {shlex.quote(str(file))}")
+    show_note(f"the settings are in {file}: vllm serve --config {quoted(str(file))}")

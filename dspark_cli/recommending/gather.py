@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dspark_cli.draft_context.policy import Policy
@@ -30,6 +29,7 @@ from dspark_cli.serving.speculative import require_agreement
 from dspark_cli.sources.checkpoint import (
     Checkpoint,
     Method,
+    check_target,
     drafter_method,
     read_checkpoint,
     trained_draft_tokens,
@@ -121,11 +121,10 @@ def _target(model: str) -> Target:
     Raises:
         BadInput: it is a path, and there is no checkpoint.
     """
+    check_target(model)
     try:
         return target_facts(read_checkpoint(model))
     except BadInput:
-        if Path(model).exists() or model.startswith((".", "/", "~")):
-            raise
         return target_facts(Checkpoint(model, {}))
 
 

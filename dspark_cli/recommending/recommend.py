@@ -16,7 +16,7 @@ from dspark_cli.recommending.rules.draft_tokens import SCHEDULE
 from dspark_cli.recommending.rules.registry import RULES
 from dspark_cli.recommending.saying import USER
 from dspark_cli.recommending.situation import Situation
-from dspark_cli.serving.secrets import MASK
+from dspark_cli.serving.secrets import MASK, masked_keys, masked_text, without_masked, without_secrets
 
 OWN_KEYS = ("method", "model", TOKENS)
 """Of the speculative configuration, those that `dspark-tool serve` has options for."""
@@ -104,7 +104,7 @@ def _tool_args(config: dict[str, Any], situation: Situation) -> Iterator[str]:
 
 def command_words(recommendation: Recommendation) -> list[str]:
     """The words of the `dspark-tool serve` that starts it; secrets that were masked are left out."""
-    extra = {key: value for key, value in recommendation.speculative_config.items() if key not in OWN_KEYS}
+    extra = {key: value for key, value in pasted_config(recommendation).items() if key not in OWN_KEYS}
     behind = [
         *without_masked(recommendation.vllm_args),
         *(("--speculative-config", json.dumps(extra)) if extra else ()),
@@ -113,15 +113,31 @@ def command_words(recommendation: Recommendation) -> list[str]:
     return [*start, *recommendation.tool_args, *(("--", *behind) if behind else ())]
 
 
-def without_masked(words: Sequence[str]) -> list[str]:
-    """Without the options whose value was masked: pasted, the mask would become the value."""
-    kept: list[str] = []
-    for word in words:
-        if word == MASK:
-            del kept[-1:]
-        elif not word.endswith(f"={MASK}"):
-            kept.append(word)
-    return kept
+def without_secrets_shown(recommendation: Recommendation) -> Recommendation:
+    """A copy to print and to save: whatever is secret in it is masked."""
+    return replace(
+        recommendation,
+        target=masked_text(recommendation.target),
+        choices=tuple(_masked(choice) for choice in recommendation.choices),
+        speculative_config=masked_keys(recommendation.speculative_config),
+        vllm_args=tuple(without_secrets(recommendation.vllm_args)),
+    )
+
+
+def _masked(choice: Choice) -> Choice:
+    return replace(choice, value=masked_keys({choice.setting: choice.value})[choice.setting])
+
+
+def pasted_config(recommendation: Recommendation) -> dict[str, Any]:
+    """The speculative configuration without what is masked in it."""
+    return {key: value for key, value in recommendation.speculative_config.items() if MASK not in json.dumps(value)}
+
+
+def has_secrets(recommendation: Recommendation) -> bool:
+    """Whether something is masked in it that `command_words` leaves out."""
+    return any(MASK in word for word in recommendation.vllm_args) or (
+        len(pasted_config(recommendation)) < len(recommendation.speculative_config)
+    )
 
 
 def require_no_conflict(recommendation: Recommendation) -> None:

@@ -1,16 +1,16 @@
 """The recommended settings, each with its reason; conflicts first in line of sight; then the command."""
 
 import json
-import shlex
 
 from rich.table import Table
 from rich.text import Text
 
-from dspark_cli.recommending.recommend import command_words, without_masked
+from dspark_cli.recommending.recommend import command_words, has_secrets
 from dspark_cli.recommending.recommendation import Choice, Recommendation
 from dspark_cli.recommending.rules.draft_tokens import DOES_NOT_PAY
 from dspark_cli.report.console import printable, result_console
 from dspark_cli.report.findings import indented, show_findings
+from dspark_cli.serving.shell_words import shell_line
 
 
 def show_recommendation(recommendation: Recommendation) -> None:
@@ -34,9 +34,9 @@ def show_recommendation(recommendation: Recommendation) -> None:
         return
     advised_against = any(finding.id == DOES_NOT_PAY for finding in findings)
     console.print(Text("\nserve it with the drafter all the same" if advised_against else "\nserve it", "bold"))
-    if len(without_masked(recommendation.vllm_args)) < len(recommendation.vllm_args):
+    if has_secrets(recommendation):
         console.print(Text("(with your secrets, which are left out here)"))
-    console.print(Text(printable(shlex.join(command_words(recommendation)))), soft_wrap=True)
+    console.print(Text(printable(shell_line(command_words(recommendation)))), soft_wrap=True)
 
 
 def _table(choices: list[Choice]) -> Table:

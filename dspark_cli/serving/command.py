@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import Any
 from dspark_cli.serving.patched_runtime import PatchedRuntime, Wanted, patched_runtime
 from dspark_cli.serving.plugins import plugin_environment
 from dspark_cli.serving.secrets import masked_environment, masked_keys, out_of_sight, secrets_of, without_secrets
+from dspark_cli.serving.shell_words import quoted, shell_line
 from dspark_cli.serving.speculative import Speculation, take_speculative_config
 from dspark_cli.sources.vllm_install import VllmInstall
 
@@ -41,8 +41,8 @@ class ServeCommand:
 
     def shown(self) -> str:
         """For a shell, quoted, with secrets masked."""
-        variables = [f"{name}={shlex.quote(value)}" for name, value in self._shown_environment().items()]
-        return " ".join([*variables, shlex.join(without_secrets(self.argv))])
+        variables = [f"{name}={quoted(value)}" for name, value in self._shown_environment().items()]
+        return " ".join([*variables, shell_line(without_secrets(self.argv))])
 
     def as_shown(self) -> "ServeCommand":
         """A copy without secrets, to print."""

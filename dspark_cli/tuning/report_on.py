@@ -1,7 +1,6 @@
 """The report on a tune, from all that its results file holds."""
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -24,7 +23,8 @@ from dspark_cli.facts.tuning import (
 )
 from dspark_cli.findings.tuning.check import check_tuning
 from dspark_cli.findings.tuning.evidence import Checked, TuningEvidence
-from dspark_cli.serving.secrets import without_secrets
+from dspark_cli.serving.secrets import without_masked, without_secrets
+from dspark_cli.serving.shell_words import shell_line
 from dspark_cli.serving.speculative import take_speculative_config
 from dspark_cli.tuning.block_length import BlockEffect, block_effect
 from dspark_cli.tuning.candidates import Also
@@ -241,7 +241,7 @@ def _quality(
 def _recommend(question: TuningQuestion, also: Also | None, value: str | None, results: str) -> str:
     words = ["dspark-tool", "recommend", question.target, "--draft", question.drafter, "--profile", results]
     arguments, config = _with_also(question, also, value)
-    return shlex.join([*words, *_after_dashes([*arguments, *_speculative(config)])])
+    return shell_line([*words, *_after_dashes([*arguments, *_speculative(config)])])
 
 
 def _serve(
@@ -252,11 +252,11 @@ def _serve(
     arguments, config = _with_also(question, also, value)
     tokens = _deepest(best, schedule)
     if not tokens:
-        return shlex.join(["vllm", "serve", question.target, *take_speculative_config(arguments)[0]])
+        return shell_line(["vllm", "serve", question.target, *take_speculative_config(arguments)[0]])
     if schedule is not None and len({depth for _, _, depth in schedule}) > 1:
         config[SCHEDULE_KEY] = [list(entry) for entry in schedule]
     words = ["dspark-tool", "serve", question.target, "--draft", question.drafter, "--tokens", str(tokens)]
-    return shlex.join([*words, *_after_dashes([*arguments, *_speculative(config)])])
+    return shell_line([*words, *_after_dashes([*arguments, *_speculative(config)])])
 
 
 def _deepest(best: Sequence[BestCount], schedule: Schedule | None) -> int:
@@ -267,7 +267,7 @@ def _deepest(best: Sequence[BestCount], schedule: Schedule | None) -> int:
 
 def _with_also(question: TuningQuestion, also: Also | None, value: str | None) -> tuple[list[str], dict[str, Any]]:
     """vLLM's arguments with the best value of the one more setting, and what of it is speculative configuration."""
-    arguments = without_secrets(list(question.vllm_args))
+    arguments = without_masked(without_secrets(question.vllm_args))
     if also is None or value is None:
         return arguments, {}
     return [*arguments, *also.vllm_args(value)], also.speculative_config(value)

@@ -158,3 +158,56 @@ def test_a_profile_of_another_kind_is_told_what_it_was_taken_for(tmp_path: Path)
 
     assert done.returncode == 4
     assert "is no results file of tune" in done.stderr
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize(
+    "vllm_args",
+    [
+        ["--speculative-config", json.dumps({"hf_token": SECRET})],
+        ["--speculative-config", json.dumps({"draft_load_config": {"token": SECRET}})],
+        ["--kv-transfer-config", json.dumps({"kv_connector": "X", "password": SECRET})],
+        ["--port", "8001", "--api-key", SECRET, SECRET],
+        ["--tokenizer", f"https://me:{SECRET}@hub/x"],
+    ],
+)
+def test_no_secret_is_shown_and_no_mask_is_to_be_pasted(tmp_path: Path, vllm_args: list[str], form: list[str]) -> None:
+    file = tmp_path / "serve.yaml"
+
+    done = recommend(str(TARGET), "--draft", str(DFLASH), "--config", str(file), *form, "--", *vllm_args)
+
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout + done.stderr + file.read_text()
+    assert "***" not in str(yaml.safe_load(file.read_text()))
+    assert "is secret and left out" in file.read_text()
+    if not form:
+        command = done.stdout.rstrip().splitlines()[-1]
+        assert "***" not in command
+        assert ("--port 8001" in command) == ("--port" in vllm_args)
+
+
+def test_a_target_with_a_password_is_shown_without_it() -> None:
+    done = recommend(f"https://me:{SECRET}@hub/target", "--draft", str(DFLASH))
+
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("target", ["no/such/folder", "./nothing", "/nothing"])
+def test_a_target_that_is_not_there_is_told(target: str) -> None:
+    done = recommend(target, "--draft", str(DFLASH))
+
+    assert done.returncode == 2
+    assert f"no model folder {target}" in done.stderr
+
+
+def test_a_name_with_a_line_break_can_be_pasted(tmp_path: Path) -> None:
+    drafter = tmp_path / "it's\na \x1b[31m\u202ename"
+    drafter.mkdir()
+    (drafter / "config.json").write_bytes((DFLASH / "config.json").read_bytes())
+
+    done = recommend(str(TARGET), "--draft", str(drafter))
+
+    pasted = done.stdout.rstrip().splitlines()[-1].removeprefix("dspark-tool ")
+    told = subprocess.run(["bash", "-c", f"printf '%s|' {pasted}"], capture_output=True, text=True, check=True)
+    assert told.stdout.split("|")[:4] == ["serve", str(TARGET), "--draft", str(drafter)]
