@@ -103,7 +103,9 @@ def tune(
     from dspark_cli.patches.found_vllm import installed_vllm
     from dspark_cli.probing.prompt_texts import texts_of_file
     from dspark_cli.report.console import show_note
+    from dspark_cli.report.result_file import require_place
     from dspark_cli.report.tuning_plan import show_plan
+    from dspark_cli.serving.own_title import hide_own_arguments
     from dspark_cli.serving.patched_runtime import Wanted
     from dspark_cli.serving.secrets import without_secrets
     from dspark_cli.serving.speculative import speculate
@@ -123,12 +125,15 @@ def tune(
     for option, limit in (("--ttft-ms", ttft_ms), ("--tpot-ms", tpot_ms)):
         if limit is not None and not 0 < limit < 1e9:
             raise BadInput(f"{option} is {limit:g}, and must be more than 0", f"give milliseconds: {option} 50")
+    if html is not None:
+        require_place(html)
+    hide_own_arguments()
     check_target(target)
     given = tuple(vllm_args or ())
     require_usable(given)
     setting = parse_also(also)
-    if setting is not None and setting.is_option:
-        require_usable([setting.key])
+    if setting is not None:
+        require_usable(setting.vllm_args(setting.values[0]))
     speculation = speculate(draft, method, None if tokens is None else 1)
     counts = (
         tuple(range(1, speculation.tokens + 1)) if tokens is None else parse_counts(tokens, "--tokens", MOST_TOKENS)
@@ -213,11 +218,13 @@ def _run(
     most_s: float,
 ) -> "TuningReport":
     from dspark_cli.report.tuning_progress import TuningProgressDisplay
+    from dspark_cli.sources.bounded_get import require_usable_settings
     from dspark_cli.sources.server_status import api_key
     from dspark_cli.sources.tuning_file import open_tuning_file
     from dspark_cli.sources.user_folders import user_folder
     from dspark_cli.tuning.campaign import Campaign
 
+    require_usable_settings()
     key = api_key(None)
     logs = user_folder("XDG_STATE_HOME", ".local/state") / "tune" / path.stem
     _reach_own_servers_directly()

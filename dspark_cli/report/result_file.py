@@ -1,11 +1,27 @@
 """A result written to a file, whole or not at all."""
 
+import errno
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from dspark_cli.errors import BadInput
+
+
+def require_place(path: Path) -> None:
+    """Find out, before the work that fills it, whether `path` names a file in a folder that is there.
+
+    Raises:
+        BadInput: it does not.
+    """
+    try:
+        if path.is_dir():
+            raise _refusal(path, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
+        if not path.resolve().parent.is_dir():
+            raise _refusal(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    except (OSError, RuntimeError) as error:
+        raise _refusal(path, error) from None
 
 
 def write_file(path: Path, text: str) -> None:

@@ -87,6 +87,16 @@ def collected(chunks: Iterable[bytes], shown: str, next_step: str) -> bytes:
     return bytes(body)
 
 
+def require_usable_settings() -> None:
+    """Find out now whether requests can be sent with the environment's proxy and certificate settings.
+
+    Raises:
+        NotFit: they cannot.
+    """
+    with _client(1.0):
+        pass
+
+
 def _client(timeout_s: float) -> "httpx.Client":
     """An HTTP client with the environment's proxy and certificate settings; its answers come uncompressed."""
     import httpx

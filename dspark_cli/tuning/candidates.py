@@ -8,6 +8,7 @@ from typing import Any
 
 from dspark_cli.errors import BadInput
 from dspark_cli.facts.tuning import Candidate
+from dspark_cli.serving.secrets import SECRET_KEY, is_secret_option
 
 MOST_TOKENS = 64
 MOST_VALUES = 8
@@ -70,8 +71,10 @@ def parse_also(text: str | None) -> Also | None:
         )
     if key.replace("_", "-").startswith(("--speculative-config", "-sc")):
         raise BadInput(f"--also {key} would be a whole configuration", "name the key in it: --also KEY=V1,V2")
-    if key in SET_BY_TUNE:
+    if key in SET_BY_TUNE or key.startswith(("--spec", "--config")):
         raise BadInput(f"{key} is what tune sets itself", "use TARGET, --draft, --method and --tokens")
+    if is_secret_option(key) or SECRET_KEY.search(key):
+        raise BadInput(f"{key} is secret, and no setting to compare", f"leave {key} out")
     return Also(key, given)
 
 

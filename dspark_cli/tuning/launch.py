@@ -15,11 +15,14 @@ from dspark_cli.serving.background import BackgroundProcess, in_background, wait
 from dspark_cli.serving.command import ServeCommand, serve_command
 from dspark_cli.serving.patched_runtime import Wanted
 from dspark_cli.serving.speculative import speculate, take_speculative_config
+from dspark_cli.serving.vllm_options import words_with_configuration
 from dspark_cli.sources.vllm_install import VllmInstall
 from dspark_cli.tuning.candidates import SET_BY_TUNE, Also
 
 HOST = "127.0.0.1"
-SET_HERE = ("--host", "--port", "--uds", "--api-key", "--headless", "--api-server-count")
+NOT_IN_A_FILE = ("--uds", "--api-key", "--headless", "--api-server-count")
+SET_HERE = ("--host", "--port", *NOT_IN_A_FILE)
+SHORTEST_ABBREVIATION = len("--ud")
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,21 @@ class VllmLauncher:
 
 
 def require_usable(vllm_args: Sequence[str]) -> None:
-    """Raises BadInput: an option that tune sets itself."""
+    """Raises BadInput: an option that tune sets itself, on the command line or in the file of --config."""
     rest, config = take_speculative_config(list(vllm_args))
-    for word in rest:
-        option = word.partition("=")[0].replace("_", "-")
-        if option in SET_HERE:
-            raise BadInput(f"{option} does not go with tune, whose servers are its own", f"leave {option} out")
+    in_file = words_with_configuration(rest)[: -len(rest) or None]
+    for words, set_here in ((rest, SET_HERE), (in_file, NOT_IN_A_FILE)):
+        for word in words:
+            option = word.partition("=")[0].replace("_", "-")
+            if any(_is(option, name) for name in set_here):
+                raise BadInput(f"{option} does not go with tune, whose servers are its own", f"leave {option} out")
     for key in SET_BY_TUNE.intersection(config):
         raise BadInput(f"--speculative-config sets {key}, which tune is about", f"leave {key} out of it")
+
+
+def _is(word: str, option: str) -> bool:
+    """As the option's name, or abbreviated."""
+    return word == option or (len(word) >= SHORTEST_ABBREVIATION and option.startswith(word))
 
 
 def free_port() -> int:
