@@ -27,7 +27,6 @@ from tests.measured_server import Server, long_prompts, write_json
 SEED = 20261129
 TEMPERATURES = (0, 0, 0.8)
 """On a CPU, vLLM 0.32 gives a request at temperature 0 other tokens where sampled ones are drafted for beside it."""
-COMPARED = 8
 COMPARE_EVERY_S = 45.0
 
 
@@ -65,6 +64,7 @@ def main() -> int:
     parser.add_argument("patched", nargs="+")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--clients", type=int, default=40, help="of each server")
+    parser.add_argument("--compared", type=int, default=8, help="texts at a time; twice as many in the end")
     parser.add_argument("--unseeded", action="store_true", help="seeds of requests stop vLLM 0.32 on a CPU")
     parser.add_argument(
         "--greedy", action="store_true", help="no request is sampled; on a CPU sampled ones spoil the others"
@@ -124,9 +124,9 @@ async def _soak(plain: Server, servers: Sequence[Server], given: argparse.Namesp
             for server, seen in zip(servers, traffic, strict=True)
             for number in range(given.clients)
         ]
-        await asyncio.gather(*clients, _compare(client, plain, servers, traffic, until))
+        await asyncio.gather(*clients, _compare(client, plain, servers, traffic, given.compared, until))
         alike = [seen.idle for seen in traffic]
-        await _compare_once(client, plain, servers, alike, long_prompts(2 * COMPARED, 2))
+        await _compare_once(client, plain, servers, alike, long_prompts(2 * given.compared, 2))
     return traffic
 
 
@@ -172,14 +172,19 @@ async def _client(
 
 
 async def _compare(
-    client: httpx.AsyncClient, plain: Server, servers: Sequence[Server], traffic: Sequence[Traffic], until: float
+    client: httpx.AsyncClient,
+    plain: Server,
+    servers: Sequence[Server],
+    traffic: Sequence[Traffic],
+    count: int,
+    until: float,
 ) -> None:
     """Now and then, beside the traffic, which PLAIN does not have."""
     first = 0
     while time.monotonic() + COMPARE_EVERY_S / 2 < until:
         alike = [seen.under_load for seen in traffic]
-        await _compare_once(client, plain, servers, alike, long_prompts(COMPARED, 2, first))
-        first += COMPARED
+        await _compare_once(client, plain, servers, alike, long_prompts(count, 2, first))
+        first += count
         await asyncio.sleep(min(COMPARE_EVERY_S, max(until - time.monotonic(), 0)))
 
 
