@@ -5,14 +5,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dspark_cli.errors import BadInput, CannotSay, ExitCode
+from dspark_cli.commands.workload import (
+    Concurrency,
+    Latency,
+    Profile,
+    SharedPrefix,
+    Throughput,
+    measured,
+    workload_of,
+)
+from dspark_cli.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
-    from dspark_cli.facts.measured_profile import MeasuredProfile
     from dspark_cli.patches.found_vllm import FoundVllm
-    from dspark_cli.recommending.counted import CountedAcceptance
     from dspark_cli.recommending.recommendation import Recommendation
-    from dspark_cli.recommending.situation import Goal
 
 
 def recommend(
@@ -20,21 +26,12 @@ def recommend(
     draft: Annotated[str, typer.Option(help="The drafter: a model folder or a hub name.")],
     method: Annotated[str | None, typer.Option(help="dflash or dspark; as a rule the checkpoint says it.")] = None,
     tokens: Annotated[int | None, typer.Option(min=1, max=4096, help="Your own number of speculative tokens.")] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, max=1 << 20, help="Requests that run at once.")] = None,
-    shared_prefix: Annotated[
-        int | None, typer.Option(min=0, max=1 << 40, metavar="TOKENS", help="What prompts share.")
-    ] = None,
-    latency: Annotated[
-        bool,
-        typer.Option("--latency", help="A single answer's speed counts most: one request at once, unless you say."),
-    ] = False,
-    throughput: Annotated[
-        bool, typer.Option("--throughput", help="Tokens a second of all requests count most.")
-    ] = False,
+    concurrency: Concurrency = None,
+    shared_prefix: SharedPrefix = None,
+    latency: Latency = False,
+    throughput: Throughput = False,
     max_model_len: Annotated[int | None, typer.Option(min=1, max=1 << 40, help="As vLLM's.")] = None,
-    profile: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Results of tune, or a saved report of acceptance.")
-    ] = None,
+    profile: Profile = None,
     gpu: Annotated[str | None, typer.Option(metavar="NAME", help="A GPU that is not here: h200, b200, ...")] = None,
     vllm: Annotated[str | None, typer.Option(metavar="PATH", help="Another vLLM: a folder or a .whl file.")] = None,
     config: Annotated[
@@ -59,7 +56,6 @@ def recommend(
     """
     from dspark_cli.recommending.gather import Asked
     from dspark_cli.recommending.recommend import recommend_for, without_secrets_shown
-    from dspark_cli.recommending.situation import Workload
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.recommendation import show_recommendation
     from dspark_cli.serving.patched_runtime import asked_policy
@@ -68,7 +64,7 @@ def recommend(
     rest, given = take_speculative_config(vllm_args or [])
     if max_model_len is not None:
         rest = ["--max-model-len", str(max_model_len), *rest]
-    workload = Workload(concurrency, shared_prefix, goal_of(latency, throughput))
+    workload = workload_of(concurrency, shared_prefix, latency, throughput)
     tuned, counted = measured(profile)
     policy = asked_policy(None)
     asked = Asked(model, draft, method, tokens, tuple(rest), given, workload, policy, gpu, tuned, counted)
@@ -82,33 +78,6 @@ def recommend(
         show_recommendation(result)
     if result.refused:
         raise typer.Exit(ExitCode.FINDINGS)
-
-
-def goal_of(latency: bool, throughput: bool) -> "Goal | None":
-    from dspark_cli.recommending.situation import Goal
-
-    if latency and throughput:
-        raise BadInput("--latency and --throughput exclude each other", "give the one that counts more")
-    return Goal.LATENCY if latency else Goal.THROUGHPUT if throughput else None
-
-
-def measured(file: Path | None) -> "tuple[MeasuredProfile | None, CountedAcceptance | None]":
-    """What --profile holds: results of tune, or acceptance that was counted."""
-    from dspark_cli.recommending.counted import read_counted
-    from dspark_cli.sources.tuning_file import read_profile
-
-    if file is None:
-        return None, None
-    try:
-        return read_profile(file), None
-    except BadInput as not_tuned:
-        try:
-            return None, read_counted(file)
-        except BadInput:
-            raise not_tuned from None
-        except CannotSay as too_little:
-            what = f"{file} is no results file of tune, and as counted acceptance it does not do: {too_little.what}"
-            raise CannotSay(what, too_little.next_step) from None
 
 
 def _vllm(given: str | None) -> tuple["FoundVllm", str]:

@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dspark_cli.commands.workload import (
+    Concurrency,
+    Latency,
+    Profile,
+    SharedPrefix,
+    Throughput,
+    measured,
+    workload_of,
+)
 from dspark_cli.errors import NotFit
 from dspark_cli.sources.user_folders import user_folder
 
@@ -48,18 +57,11 @@ def serve(
     allow_unpatched: Annotated[
         bool, typer.Option("--allow-unpatched", help="Start even where a patch that this start needs does not fit.")
     ] = False,
-    concurrency: Annotated[int | None, typer.Option(min=1, max=1 << 20, help="Requests that run at once.")] = None,
-    shared_prefix: Annotated[
-        int | None, typer.Option(min=0, max=1 << 40, metavar="TOKENS", help="What prompts share.")
-    ] = None,
-    latency: Annotated[
-        bool,
-        typer.Option("--latency", help="A single answer's speed counts most: one request at once, unless you say."),
-    ] = False,
-    throughput: Annotated[bool, typer.Option("--throughput", help="All requests' tokens a second count most.")] = False,
-    profile: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Results of tune, or a saved report of acceptance.")
-    ] = None,
+    concurrency: Concurrency = None,
+    shared_prefix: SharedPrefix = None,
+    latency: Latency = False,
+    throughput: Throughput = False,
+    profile: Profile = None,
     allow_conflicts: Annotated[
         bool, typer.Option("--allow-conflicts", help="Start even what recommend refuses.")
     ] = False,
@@ -83,12 +85,10 @@ def serve(
     dspark-tool serve ./target --draft ./drafter -- \\
         --speculative-config '{"attention_backend": "FLASH_ATTN"}'
     """
-    from dspark_cli.commands.recommend import goal_of, measured
     from dspark_cli.patches.found_vllm import installed_vllm
     from dspark_cli.recommending.gather import Asked
     from dspark_cli.recommending.recommend import recommend_for, require_no_conflict
     from dspark_cli.recommending.rules.draft_context import ID as DOES_NOT_FIT
-    from dspark_cli.recommending.situation import Workload
     from dspark_cli.report.console import show_note
     from dspark_cli.report.json_document import print_json
     from dspark_cli.report.patched_runtime import runtime_in_a_line
@@ -115,7 +115,7 @@ def serve(
         tokens,
         tuple(rest),
         given,
-        Workload(concurrency, shared_prefix, goal_of(latency, throughput)),
+        workload_of(concurrency, shared_prefix, latency, throughput),
         asked_policy(draft_context),
         profile=tuned,
         counted=counted,
