@@ -69,7 +69,7 @@ def parse_also(text: str | None) -> Also | None:
             f"--also {text[:60]!r} is no setting with up to {MOST_VALUES} values",
             "give one like --also attention_backend=FLASH_ATTN,FLASHINFER or --also --max-num-batched-tokens=2048,8192",
         )
-    if key.replace("_", "-").startswith(("--speculative-config", "-sc")):
+    if key.replace("_", "-").startswith("--speculative-config"):
         raise BadInput(f"--also {key} would be a whole configuration", "name the key in it: --also KEY=V1,V2")
     if key in SET_BY_TUNE or key.startswith(("--spec", "--config")):
         raise BadInput(f"{key} is what tune sets itself", "use TARGET, --draft, --method and --tokens")
