@@ -50,7 +50,7 @@ def test_a_secret_is_no_setting_to_compare(setting: str) -> None:
 
 @pytest.mark.parametrize("setting", ["--speculative-config={}", "--speculative_config.method=x", "--config=a.yaml"])
 def test_nor_is_what_holds_the_settings(setting: str) -> None:
-    with pytest.raises(BadInput, match="tune sets itself|whole configuration"):
+    with pytest.raises(BadInput, match=r"tune sets itself|whole configuration"):
         parse_also(setting)
 
 
