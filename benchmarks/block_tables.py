@@ -1,35 +1,30 @@
 """Time the block-table kernels beside a plain device copy of the same bytes, on the first GPU, by CUDA-graph replay.
 
-    PYTHONPATH=.:kernels python benchmarks/block_tables.py                  # the default launch shapes
-    PYTHONPATH=.:kernels python benchmarks/block_tables.py --sweep          # every candidate shape
-    PYTHONPATH=.:kernels python benchmarks/block_tables.py --out FILE.json
+    PYTHONPATH=.:kernels python -m benchmarks.block_tables                  # the default launch shapes
+    PYTHONPATH=.:kernels python -m benchmarks.block_tables --sweep          # every candidate shape
+    PYTHONPATH=.:kernels python -m benchmarks.block_tables --out FILE.json
 
 Kernel and copy are timed in turn, and the ratio is taken pair by pair, so that a drift of the clock does not matter.
 """
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-import triton
 from dspark_kernels.block_table_gather import candidate_gather_shapes, gather_block_tables
 from dspark_kernels.block_table_shift import ShiftShape, candidate_shift_shapes, shift_block_tables
 from dspark_kernels.draft_groups import DraftBlockTables, DraftGroup
 from dspark_kernels.draft_masking import mask_draft_context
 
-from dspark_cli.sources.gpus import read_gpus
+from benchmarks.graph_timing import beside_copy, setting
 
 TABLES = [(8, 1024), (64, 4096), (256, 8192), (256, 32768)]
 HIDDEN_BLOCKS = 97
 BLOCK_TOKENS = 16
 QUERY_TOKENS = 8
-LAUNCHES_A_GRAPH = 20
-PAIRS = 7
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ def main() -> None:
                     timings.append(_timed(kernel, table, shape, launch))
     _show(timings)
     if arguments.out:
-        document = {**_setting(), "timings": [asdict(timing) for timing in timings]}
+        document = {**setting(), "timings": [asdict(timing) for timing in timings]}
         arguments.out.write_text(json.dumps(document, indent=1) + "\n")
 
 
@@ -114,51 +109,12 @@ def _gathers(table: torch.Tensor) -> Candidates:
 
 def _timed(kernel: str, table: torch.Tensor, shape: object, launch: Callable[[], None]) -> Timing:
     destination = torch.empty_like(table)
-    replay_kernel = _graph(launch)
-    replay_copy = _graph(lambda: destination.copy_(table))
-    pairs = [(_microseconds(replay_kernel), _microseconds(replay_copy)) for _ in range(PAIRS)]
-    ratios = [kernel_us / copy_us for kernel_us, copy_us in pairs]
-    return Timing(
-        kernel,
-        table.shape[0],
-        table.shape[1],
-        str(shape),
-        statistics.median(kernel_us for kernel_us, _ in pairs),
-        statistics.median(copy_us for _, copy_us in pairs),
-        statistics.median(ratios),
-        min(ratios),
-        max(ratios),
-    )
-
-
-def _graph(launch: Callable[[], object]) -> Callable[[], None]:
-    launch()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(LAUNCHES_A_GRAPH):
-            launch()
-    return graph.replay
-
-
-def _microseconds(replay: Callable[[], None]) -> float:
-    """A launch's time: the median over 25 ms of replays."""
-    milliseconds: float = triton.testing.do_bench(replay, warmup=5, rep=25, return_mode="median")
-    return milliseconds * 1000 / LAUNCHES_A_GRAPH
-
-
-def _setting() -> dict[str, str]:
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "gpu": torch.cuda.get_device_name(),
-        "driver": read_gpus()[0].driver,
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-    }
+    times = beside_copy(launch, lambda: destination.copy_(table))
+    return Timing(kernel, table.shape[0], table.shape[1], str(shape), **asdict(times))
 
 
 def _show(timings: list[Timing]) -> None:
-    print(*(f"{name} {value}" for name, value in _setting().items()), sep=", ")
+    print(*(f"{name} {value}" for name, value in setting().items()), sep=", ")
     print("kernel   rows x blocks    kernel us  copy us  ratio (min - max)   launch shape")
     best: dict[tuple[str, int, int], list[Timing]] = {}
     for timing in timings:
