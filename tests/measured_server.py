@@ -3,9 +3,10 @@
 import asyncio
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,22 +83,17 @@ class Server:
     def generating(self, text: str, max_tokens: int) -> Iterator[None]:
         """While a request of `text` generates: from its first token until the block ends, where the client hangs up.
 
-        Raises RuntimeError if the request had ended before the block did, with what it was last answered.
+        Raises EndedEarly if the answer had ended before the block did, with the end of it.
         """
-        body = {"model": "tiny", "prompt": text, "max_tokens": max_tokens, "ignore_eos": True, "stream": True}
-        with httpx.stream("POST", f"{self.url}/v1/completions", json=body, timeout=300) as answer:
+        body = {"model": "tiny", "prompt": text, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
+        with httpx.stream("POST", f"{self.url}/v1/completions", json=body | {"stream": True}, timeout=300) as answer:
             answer.raise_for_status()
-            chunks = answer.iter_bytes()  # the connection closes when this is forgotten
-            next(chunks)
+            reading = _Reading(answer.iter_lines())
             yield
-            if not self.requests_running():
-                said = b"".join(chunks)
-                count = said.count(b"data:")
-                raise RuntimeError(f"it had ended before the others: {count} more chunks, at last {said[-400:]!r}")
-
-    def requests_running(self) -> int:
-        found = re.findall(r"^vllm:num_requests_running{[^}]*} (\S+)", self._metrics(), re.M)
-        return int(sum(map(float, found)))
+            if reading.ended:
+                raise RuntimeError(
+                    f"the answer had ended before: {reading.lines} lines, the last {reading.last[:400]!r}"
+                )
 
     async def completions(
         self, texts: Sequence[str], max_tokens: int, concurrency: int, options: dict[str, object]
@@ -113,6 +109,28 @@ class Server:
                 return {**said["choices"][0], "usage": said["usage"]}
 
             return list(await asyncio.gather(*(one(text) for text in texts)))
+
+
+class EndedEarly(Exception):
+    """A request that was to run beside others had ended before them."""
+
+
+class _Reading:
+    """Reads lines in a thread of its own, from the first one on, until they end or the connection is closed."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self.lines, self.last = 1, next(lines)
+        self._thread = threading.Thread(target=self._read, args=(lines,), daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    def _read(self, lines: Iterator[str]) -> None:
+        with suppress(httpx.HTTPError, httpx.StreamError, OSError):
+            for line in lines:
+                self.lines, self.last = self.lines + 1, line or self.last
 
 
 def long_prompts(count: int, pieces: int, first: int = 0) -> list[str]:
