@@ -23,7 +23,7 @@ from dspark_cli.patches.source_tree import SourceTree, UnreadableSource
 from dspark_cli.recommending.connector import without_hybrid_manager
 from dspark_cli.recommending.counted import CountedAcceptance
 from dspark_cli.recommending.given_options import GivenOptions
-from dspark_cli.recommending.situation import InstalledVllm, Situation, Workload
+from dspark_cli.recommending.situation import CONNECTOR, InstalledVllm, Situation, Workload
 from dspark_cli.serving.patched_runtime import asked_runner
 from dspark_cli.serving.speculative import require_agreement
 from dspark_cli.sources.checkpoint import (
@@ -95,7 +95,7 @@ def gather(asked: Asked, found: FoundVllm, distribution: str) -> Situation:
         mended=frozenset(_mended(found)),
         profile=asked.profile,
         counted=asked.counted,
-        connector_without_hybrid=without_hybrid_manager(found.tree, options.text("--kv-transfer-config")),
+        connector_without_hybrid=without_hybrid_manager(found.tree, options.text(CONNECTOR)),
     )
 
 

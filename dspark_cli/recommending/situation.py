@@ -19,6 +19,7 @@ FIRST_KNOWN, LAST_KNOWN = (0, 26), (0, 33)
 """The releases whose sources the rules were read in."""
 
 HYBRID_OFF = "--disable-hybrid-kv-cache-manager"
+CONNECTOR = "--kv-transfer-config"
 FOR_RECURRENT_TARGETS = 7
 BUSY = 32
 """Requests at once from which on a count should be measured: the best one falls as load rises."""

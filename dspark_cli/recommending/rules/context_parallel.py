@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.recommendation import Choice
-from dspark_cli.recommending.situation import HYBRID_OFF, Situation
+from dspark_cli.recommending.situation import CONNECTOR, HYBRID_OFF, Situation
 
 DCP = "--decode-context-parallel-size"
 FIRST_REPLICATED = (0, 31)
@@ -44,7 +44,7 @@ def _sharded(situation: Situation, ranks: int) -> Iterator[Finding]:
             source="patches dcp_specs, dcp_slot_mapping; native since 0.31",
             confidence=Confidence.LIKELY if in_part else Confidence.CERTAIN,
         )
-    if situation.hybrid_off and situation.options.text("--kv-transfer-config") is not None:
+    if situation.hybrid_off and situation.options.text(CONNECTOR) is not None:
         yield Finding(
             "dcp-hybrid-manager-off",
             Severity.ERROR,

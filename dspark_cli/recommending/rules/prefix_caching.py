@@ -6,10 +6,9 @@ from dspark_cli.draft_context.policy import Policy
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.recommendation import Choice
 from dspark_cli.recommending.saying import of_tool, of_vllm
-from dspark_cli.recommending.situation import Situation
+from dspark_cli.recommending.situation import CONNECTOR, Situation
 
 OPTION = "--enable-prefix-caching"
-CONNECTOR = "--kv-transfer-config"
 CHECKING_CONNECTORS = ("NixlConnector", "UMBPConnector")
 """They refuse a peer whose drafter differs."""
 
