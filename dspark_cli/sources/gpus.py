@@ -1,6 +1,7 @@
-"""The NVIDIA GPUs of this machine, from NVML."""
+"""The NVIDIA GPUs that a program started here can use, from NVML."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from dspark_cli.sources.vllm_install import VllmInstall
 
 @dataclass(frozen=True)
 class Gpu:
-    """What NVML does not tell of a GPU is None: not every kind answers every question."""
+    """`index` is its number in CUDA. What NVML does not tell is None: not every kind answers every question."""
 
     index: int
     name: str
@@ -19,7 +20,7 @@ class Gpu:
 
 
 def read_gpus() -> list[Gpu]:
-    """All GPUs that NVML sees; none where there is no NVIDIA driver."""
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; none where there is no NVIDIA driver."""
     import pynvml
 
     try:
@@ -27,10 +28,34 @@ def read_gpus() -> list[Gpu]:
     except pynvml.NVMLError:
         return []
     try:
+        uuids = [_uuid(index) for index in range(_told(pynvml.nvmlDeviceGetCount) or 0)]
         driver = _told(pynvml.nvmlSystemGetDriverVersion)
-        return [_read(index, driver) for index in range(_told(pynvml.nvmlDeviceGetCount) or 0)]
+        shown = visible(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return [_read(index, which, driver) for index, which in enumerate(shown)]
     finally:
         pynvml.nvmlShutdown()
+
+
+def visible(uuids: Sequence[str], named: str | None) -> list[int | str]:
+    """The GPUs that CUDA shows for this CUDA_VISIBLE_DEVICES: places in `uuids`, or the one part of a GPU (MIG) named.
+
+    As CUDA reads it: indexes, or beginnings of UUIDs, and nothing from the first on that is neither.
+    """
+    if named is None:
+        return list(range(len(uuids)))
+    shown: list[int | str] = []
+    for name in (part.strip() for part in named.split(",")):
+        if name.startswith("MIG-") and not shown:
+            return [name]
+        meant = [place for place, uuid in enumerate(uuids) if _names(name, place, uuid)]
+        if len(meant) != 1 or meant[0] in shown:
+            break
+        shown += meant
+    return shown
+
+
+def _names(name: str, place: int, uuid: str) -> bool:
+    return int(name) == place if name.isdecimal() else name.startswith("GPU-") and uuid.startswith(name)
 
 
 def platform_here(install: VllmInstall) -> str | None:
@@ -40,14 +65,28 @@ def platform_here(install: VllmInstall) -> str | None:
     return "cuda" if read_gpus() else None
 
 
-def _read(index: int, driver: str | None) -> Gpu:
+def _read(index: int, which: int | str, driver: str | None) -> Gpu:
     import pynvml
 
-    handle = _told(lambda: pynvml.nvmlDeviceGetHandleByIndex(index))
+    handle = _told(lambda: _handle(which))
+    whole = _told(lambda: pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)) or handle
     name = _told(lambda: pynvml.nvmlDeviceGetName(handle))
     memory = _told(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-    capability = _told(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+    capability = _told(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(whole))
     return Gpu(index, name or "unnamed GPU", memory, driver, capability and "{}.{}".format(*capability))
+
+
+def _handle(which: int | str) -> Any:
+    import pynvml
+
+    by = pynvml.nvmlDeviceGetHandleByIndex if isinstance(which, int) else pynvml.nvmlDeviceGetHandleByUUID
+    return by(which)
+
+
+def _uuid(index: int) -> str:
+    import pynvml
+
+    return _told(lambda: pynvml.nvmlDeviceGetUUID(_handle(index))) or ""
 
 
 def _told(ask: Callable[[], Any]) -> Any:

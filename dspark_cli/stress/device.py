@@ -35,7 +35,7 @@ def open_device() -> Device:
     Raises:
         NotFit: torch or Triton is missing, or torch cannot use the GPU that is there.
     """
-    gpus = read_gpus() if os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1") else []
+    gpus = read_gpus()
     if not gpus:
         os.environ["TRITON_INTERPRET"] = "1"
     try:
