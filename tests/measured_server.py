@@ -91,9 +91,7 @@ class Server:
             reading = _Reading(answer.iter_lines())
             yield
             if reading.ended:
-                raise RuntimeError(
-                    f"the answer had ended before: {reading.lines} lines, the last {reading.last[:400]!r}"
-                )
+                raise EndedEarly(f"the answer had ended before: {reading.lines} lines, the last {reading.last[:400]!r}")
 
     async def completions(
         self, texts: Sequence[str], max_tokens: int, concurrency: int, options: dict[str, object]

@@ -101,7 +101,8 @@ class DraftFaults:
         """Time the steps of model runner V2 that draft for exactly `requests` requests, `turn` of them through the
         patched runtime and `turn` past it, in turns, until asked for them.
 
-        Past it the hooks are left out; what recording adds to the captured graph is in both.
+        Past it the hooks are left out; what recording adds to the captured graph is in both. Turns go on from one
+        request to the next, so that the slower steps after a prefill fall to both.
         """
         self.heal()
         speculator = self.model_runner.speculator
@@ -113,7 +114,6 @@ class DraftFaults:
         def propose(batch: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal count
             if batch.num_reqs != requests or batch.num_tokens > requests * (speculator.num_speculative_steps + 1):
-                count = 0
                 return patched(batch, *args, **kwargs)
             through_patch = (count // turn) % 2 == 0
             begin, end = (torch.Event(device="cuda", enable_timing=True) for _ in range(2))
