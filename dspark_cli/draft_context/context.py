@@ -96,8 +96,7 @@ class DraftContext:
         """Whether something may be hidden of a request in one of `slots`. Never waits for the device."""
         if self.policy is Policy.OFF:
             return False
-        self._mirror.catch_up()
-        return bool(self._mirror.may_hide[slots].any())
+        return self._mirror.may_hide_in(slots)
 
     def record(self, group: int, slots: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor) -> None:
         """The drafter has just stored context rows of draft group `group`; see `record_written_rows`."""
@@ -166,12 +165,14 @@ class HiddenMirror:
 
     def __init__(self, num_slots: int, device: torch.device) -> None:
         self.may_hide = np.zeros(num_slots, dtype=np.bool_)
+        self._may_hide_any = False
         self._admission = np.zeros(num_slots, dtype=np.int64)
         self._under_way: deque[tuple[torch.Event | None, np.ndarray, np.ndarray, torch.Tensor]] = deque()
         self._waits = device.type == "cuda"
 
     def admit(self, slot: int, restored: bool) -> None:
         self.may_hide[slot] = restored
+        self._may_hide_any |= restored
         self._admission[slot] += 1
 
     def follow(self, slots: dict[int, int], hidden_tokens: torch.Tensor, slots_there: torch.Tensor) -> None:
@@ -187,7 +188,13 @@ class HiddenMirror:
             event.record()
         self._under_way.append((event, here, self._admission[here], answer))
 
+    def may_hide_in(self, slots: np.ndarray) -> bool:
+        self.catch_up()
+        # Asked in every step, and nearly always no: looking at the slots takes the host ten times as long.
+        return self._may_hide_any and bool(self.may_hide[slots].any())
+
     def catch_up(self) -> None:
+        """Take in the answers that have come. Never waits for the device."""
         while self._under_way:
             event, slots, admission, answer = self._under_way[0]
             if event is not None and not event.query():
@@ -195,3 +202,4 @@ class HiddenMirror:
             self._under_way.popleft()
             still_there = self._admission[slots] == admission
             self.may_hide[slots[still_there]] = answer.numpy()[still_there] > 0
+            self._may_hide_any = bool(self.may_hide.any())

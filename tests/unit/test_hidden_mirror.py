@@ -25,6 +25,7 @@ class Mirrored:
     def may_hide(self) -> list[int]:
         self.mirror.catch_up()
         slots: list[int] = np.flatnonzero(self.mirror.may_hide).tolist()
+        assert [slot for slot in range(4) if self.mirror.may_hide_in(np.array([slot]))] == slots
         return slots
 
 
