@@ -136,7 +136,7 @@ class DraftContext:
         restored tokens comes, and what cannot be compiled fails at the start. The arguments are `Admission`'s."""
         nobody = torch.full((1,), -1, dtype=torch.int64, device=token_ids.device)
         none = torch.zeros(1, dtype=torch.int32, device=token_ids.device)
-        admission = Admission(nobody, none + 1, 1, token_ids, tables)
+        admission = Admission(nobody, none + 1, 1, token_ids, tables, (nobody,) * len(tables))
         for group in range(len(self.store.groups)):
             self.record(group, nobody, none, nobody)
         self._kernels.find_unwritten(self.store.written, self.store.groups, admission, none)

@@ -121,12 +121,17 @@ def _set_inputs_first_pass(stock: Any, proposer: Any, *args: Any, **kwargs: Any)
 def _build_model_inputs_first_pass(stock: Any, proposer: Any, *args: Any, **kwargs: Any) -> Any:
     result = stock(proposer, *args, **kwargs)
     kept: RunnerContext = getattr(proposer, KEPT)
-    count = proposer._dflash_num_context
-    slots, rejected = proposer._context_slot_mapping_buffer[:count], kept.step_rejected
-    if rejected is not None:
-        slots = slots.masked_fill(rejected[:count], -1)
+    slots = _slots_of_step(kept, proposer)
+    count = slots.shape[0]
     rows_stored(proposer, slots, kept.step_tokens[:count], proposer._context_positions_buffer[:count])
     return result
+
+
+def _slots_of_step(kept: RunnerContext, proposer: Any) -> torch.Tensor:
+    """Where the step's context rows go, -1 for those of rejected drafts."""
+    slots: torch.Tensor = proposer._context_slot_mapping_buffer[: proposer._dflash_num_context]
+    rejected = kept.step_rejected
+    return slots if rejected is None else slots.masked_fill(rejected[: slots.shape[0]], -1)
 
 
 def _rejected(rows: int, metadata: Any, rejected_tokens: torch.Tensor | None) -> torch.Tensor | None:
@@ -194,6 +199,7 @@ def _judge(
         most_restored=most,
         token_ids=tokens,
         tables=(metadata.block_table_tensor[rows],),
+        coming=(_slots_of_step(kept, proposer),),
     )
     context.judge(slots, torch.tensor(list(slots), device=device), admission)
 

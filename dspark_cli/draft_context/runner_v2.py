@@ -4,7 +4,8 @@ Where it acts in a draft step, all on the step's stream:
 
 * `prepare_dflash_inputs` has written the step's sequence lengths and slot mappings, and the input block tables still
   hold what the target used. Requests admitted since the last step are judged there, and hidden tokens are taken out of
-  lengths and tables, in place: captured graphs and attention metadata read those very buffers afterwards.
+  lengths and tables, in place: captured graphs and attention metadata read those very buffers afterwards. Rows that
+  this step has yet to store (it may be for one request what another has restored) are in the slot mappings.
 * `_precompute_context_kv` has stored context rows; they are recorded. vLLM captures that call in the draft's graph, and
   our launch with it, so a replayed step costs the host nothing.
 
@@ -138,7 +139,7 @@ def _hide(speculator: Any, drafting: Drafting) -> None:
         admitted.clear()
         unjudged = context.unjudged()
         if unjudged:
-            _judge(speculator, drafting, context, unjudged)
+            _judge(speculator, drafting, context, unjudged, batch.num_tokens)
     if not context.hides_in(batch.idx_mapping_np):
         return
     assert drafting.tables is not None
@@ -151,7 +152,9 @@ def _hide(speculator: Any, drafting: Drafting) -> None:
     )
 
 
-def _judge(speculator: Any, drafting: Drafting, context: DraftContext, unjudged: dict[int, int]) -> None:
+def _judge(
+    speculator: Any, drafting: Drafting, context: DraftContext, unjudged: dict[int, int], step_tokens: int
+) -> None:
     device = speculator.device
     both = torch.from_numpy(np.array([list(unjudged), list(unjudged.values())], dtype=np.int64))
     both = both.pin_memory().to(device, non_blocking=True)
@@ -162,6 +165,7 @@ def _judge(speculator: Any, drafting: Drafting, context: DraftContext, unjudged:
         most_restored=max(unjudged.values()),
         token_ids=drafting.requests.all_token_ids.gpu,
         tables=tuple(tables[group].gpu for group in speculator.draft_kv_cache_group_ids),
+        coming=tuple(slots[:step_tokens] for slots in speculator._context_slot_mappings),
     )
     context.judge(unjudged, both[0], admission)
 

@@ -23,6 +23,7 @@ LOOK_AGAIN_S = 0.2
 DRAIN_MAY_TAKE_S = 1.0
 REPEAT_SIGTERM_S = 5.0
 LONGEST_LINE = 1 << 16
+PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 
 
 class Sink(Protocol):
@@ -83,14 +84,15 @@ def started(
         # The mark alone, before there is a leader: a kill -9 between the start and the next line leaves no orphan.
         tell_watchdog(f"{UNKNOWN_LEADER} {mark}\n")
         try:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **added_environment, MARK: mark},
-                start_new_session=True,
-            )
+            with _no_signal_ignored():
+                process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **added_environment, MARK: mark},
+                    start_new_session=True,
+                )
         except OSError as error:
             raise NotFit(f"{argv[0]} cannot be started: {error.strerror}", "shorten its arguments?") from None
         session = ServerSession(process.pid, mark)
@@ -99,6 +101,20 @@ def started(
             yield process, session
         finally:
             session.end()
+
+
+@contextmanager
+def _no_signal_ignored() -> Iterator[None]:
+    """A shell lets a script's background jobs ignore SIGINT, and so would all that they start: one that is passed on
+    while vLLM is imported would be lost. What has a handler instead starts with none."""
+    ignored = [number for number in PASSED_ON if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
@@ -134,7 +150,7 @@ def _signals_passed_on_to(server: subprocess.Popen[bytes], watcher: Watcher) -> 
             server.send_signal(signal.SIGTERM)
             last_sigterm[:] = [time.monotonic()]
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
     try:
         yield repeat_signals
     finally:

@@ -5,7 +5,8 @@ its fingerprint - made of the token, the position and a sample of the stored cel
 request is admitted with restored tokens, the rows that lie in its slots are fingerprinted again and looked up. A row
 that is found was written by this drafter, with this content, for this token at this position, whichever way it came
 back: a prefix hit, a connector, another slot. A row that nobody wrote, that was damaged, or that a draft query wrote
-over is not found. Nothing has to be cleared.
+over is not found. Nothing has to be cleared. A request may be admitted in the very step that stores the rows it has
+restored, for another request that came with it: such rows are *coming*, and count as found before they are there.
 
 The filter has two generations. Rows go into the current one, and a row that is found is put there too; when the current
 one has taken twice as many rows as the cache has slots, the older is emptied and becomes the current. The kernels count
@@ -17,7 +18,7 @@ A row that was never written is found with a chance of 1 in 600 or less (see `wo
 one row, for the rows are checked one by one and the last one that is not found decides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -320,6 +321,7 @@ def check_kernel(
     token_ids: tl.tensor,
     token_stride: tl.tensor,
     past_unwritten: tl.tensor,
+    coming: tl.tensor,
     cells: tl.tensor,
     cells_a_slot: tl.tensor,
     alignment: tl.tensor,
@@ -331,7 +333,8 @@ def check_kernel(
     zeroing: tl.constexpr,
 ) -> None:
     """past_unwritten[i] = max(itself, 1 + the last restored position of request i whose row is not found), or, with
-    `zeroing`, store zeros in the rows not found of the last, partial aligned block.
+    `zeroing`, store zeros in the rows not found of the last, partial aligned block. coming[slot] is not 0 where the row
+    counts as found, whatever is there now.
 
     Grid: (admitted, ceil(most restored tokens / rows)), with zeroing (admitted, ceil(alignment / rows)).
     """
@@ -381,8 +384,9 @@ def check_kernel(
     in_newer = tl.load(words + newer * num_words + word, mask=readable, other=0) & bits == bits
     in_older = tl.load(words + (1 - newer) * num_words + word, mask=readable, other=0) & bits == bits
     found = readable & (in_newer | in_older)
+    comes = readable & (tl.load(coming + slot, mask=readable, other=0) != 0)
     if zeroing:
-        unwritten = readable & ~found
+        unwritten = readable & ~(found | comes)
         lane = tl.arange(0, sample_count)
         for layer in tl.range(0, num_layers, num_stages=1):
             page = (slot // block_size) * tl.load(strides + layer)
@@ -398,8 +402,8 @@ def check_kernel(
                 else:
                     tl.store(address.to(tl.pointer_type(tl.uint32)) + cell, 0, mask=wanted)
     else:
-        put(words + newer * num_words + word, bits, found & ~in_newer, taken)
-        past = tl.max(tl.where(mine & ~found, position + 1, 0), 0)
+        put(words + newer * num_words + word, bits, found & ~in_newer & ~comes, taken)
+        past = tl.max(tl.where(mine & ~(found | comes), position + 1, 0), 0)
         if past > 0:
             tl.atomic_max(past_unwritten + admitted, past, sem="relaxed")
 
@@ -449,7 +453,8 @@ class Admission:
     rows: int32 or int64 [admitted], where in `tables` and `token_ids` each request is; -1 is skipped.
     restored_tokens: int32 [admitted]. most_restored: the largest of them, known on the host.
     token_ids: int32 [requests, tokens], each request's own. tables: one int32 [requests, blocks] a draft group, not
-    shifted.
+    shifted. coming: one int32 or int64 [rows] a draft group, the slots whose rows the step under way will store after
+    this, with -1 and slots out of range skipped; none at all for no such rows.
     """
 
     rows: torch.Tensor
@@ -457,6 +462,12 @@ class Admission:
     most_restored: int
     token_ids: torch.Tensor
     tables: tuple[torch.Tensor, ...]
+    coming: tuple[torch.Tensor, ...] = ()
+
+    def by_group(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Of each draft group, its table and the slots of its coming rows."""
+        none = self.rows.new_empty(0)
+        return zip(self.tables, self.coming or [none] * len(self.tables), strict=True)
 
 
 @dataclass(frozen=True)
@@ -482,8 +493,8 @@ def find_unwritten_rows(
     Raises ValueError on wrong dtypes, shapes or devices. Launches nothing where nothing is restored.
     """
     require_vector("past_unwritten", past_unwritten, like=filter_.words, at_least=admission.rows.shape[0])
-    for group, table in zip(groups, admission.tables, strict=True):
-        _check(filter_, group, table, admission, past_unwritten, alignment=1, zeroing=False)
+    for group, (table, coming) in zip(groups, admission.by_group(), strict=True):
+        _check(filter_, group, table, coming, admission, past_unwritten, alignment=1, zeroing=False)
 
 
 def zero_unwritten_rows(
@@ -495,14 +506,15 @@ def zero_unwritten_rows(
 
     Raises ValueError on wrong dtypes, shapes or devices. Launches nothing where nothing is restored.
     """
-    for group, table in zip(groups, admission.tables, strict=True):
-        _check(filter_, group, table, admission, None, alignment=alignment, zeroing=True)
+    for group, (table, coming) in zip(groups, admission.by_group(), strict=True):
+        _check(filter_, group, table, coming, admission, None, alignment=alignment, zeroing=True)
 
 
 def _check(
     filter_: WrittenRows,
     group: GroupRows,
     table: torch.Tensor,
+    coming: torch.Tensor,
     admission: Admission,
     past_unwritten: torch.Tensor | None,
     *,
@@ -514,6 +526,7 @@ def _check(
     require_vector("restored_tokens", admission.restored_tokens, like=filter_.words, at_least=admitted)
     require_table("token_ids", admission.token_ids)
     require_table("a block table", table)
+    require_vector("coming", coming, like=filter_.words, dtypes=INDEX_DTYPES)
     if admission.most_restored > admission.token_ids.shape[1]:
         raise ValueError(f"{admission.most_restored} tokens restored, but token_ids has {admission.token_ids.shape[1]}")
     reach = min(alignment, admission.most_restored) if zeroing else admission.most_restored
@@ -542,6 +555,7 @@ def _check(
         admission.token_ids,
         admission.token_ids.stride(0),
         past_unwritten,
+        _marked(coming, rows.num_slots),
         rows.cells,
         rows.cells.shape[2],
         alignment,
@@ -553,3 +567,10 @@ def _check(
         zeroing=zeroing,
         num_warps=NUM_WARPS,
     )
+
+
+def _marked(slots: torch.Tensor, num_slots: int) -> torch.Tensor:
+    """uint8 [num_slots or more], 1 at each of `slots` that is one."""
+    marks = torch.zeros(num_slots + 1, dtype=torch.uint8, device=slots.device)
+    is_one = (slots >= 0) & (slots < num_slots)
+    return marks.index_fill_(0, torch.where(is_one, slots, num_slots).long(), 1)

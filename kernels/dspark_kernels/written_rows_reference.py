@@ -45,25 +45,27 @@ def find_unwritten_rows_reference(
     filter_: WrittenRows, groups: Sequence[GroupRows], admission: Admission, past_unwritten: torch.Tensor
 ) -> None:
     """See `find_unwritten_rows`."""
-    for group, table in zip(groups, admission.tables, strict=True):
+    for group, (table, coming) in zip(groups, admission.by_group(), strict=True):
         for at, (request, restored) in enumerate(_requests(admission)):
             positions, slots = _rows_on_rank(group, table[request], range(_first_seen(group, restored), restored))
             found, word, bits = _look_up(filter_, group.rows, slots, admission.token_ids[request, positions], positions)
-            _put(filter_, word[found], bits[found])
-            if not bool(found.all()):
-                past_unwritten[at] = max(int(past_unwritten[at]), int(positions[~found].max()) + 1)
+            comes = torch.isin(slots, coming) & _readable(group.rows, slots)
+            _put(filter_, word[found & ~comes], bits[found & ~comes])
+            unwritten = positions[~(found | comes)]
+            if unwritten.shape[0]:
+                past_unwritten[at] = max(int(past_unwritten[at]), int(unwritten.max()) + 1)
 
 
 def zero_unwritten_rows_reference(
     filter_: WrittenRows, groups: Sequence[GroupRows], admission: Admission, alignment: int
 ) -> None:
     """See `zero_unwritten_rows`."""
-    for group, table in zip(groups, admission.tables, strict=True):
+    for group, (table, coming) in zip(groups, admission.by_group(), strict=True):
         for request, restored in _requests(admission):
             first = max(restored - restored % alignment, _first_seen(group, restored))
             positions, slots = _rows_on_rank(group, table[request], range(first, restored))
             found, _, _ = _look_up(filter_, group.rows, slots, admission.token_ids[request, positions], positions)
-            unwritten = slots[~found & _readable(group.rows, slots)]
+            unwritten = slots[~(found | torch.isin(slots, coming)) & _readable(group.rows, slots)]
             for at, layer in enumerate(group.rows.layers):
                 layer.elements[layer.at(unwritten, group.rows.cells[at])] = 0
 

@@ -20,6 +20,8 @@ COLLAPSED = 1.15
 KEPT = 0.95
 NOISE = 3.0
 ATTEMPTS = 3
+ONE_STEP_FOR_ALL_S = 1.0
+"""Requests that are sent at the same time arrive within one step."""
 SLOW_STEP_S = 0.05
 """Makes the long request outlast the others on any machine: it takes some 1,700 steps (85 s), they a dozen."""
 
@@ -104,6 +106,23 @@ def test_good_context_is_left_and_drafts_are_those_of_stock(
     assert counted["admissions"] == PROMPTS
     assert counted["restored_tokens"] == counted["valid_tokens"] == warm.hits
     assert counted["hidden_tokens"] == counted["zeroed_tokens"] == 0
+
+
+def test_requests_that_come_together_see_what_one_of_them_writes(measured: Server, heads: list[str]) -> None:
+    """One step takes all of them: it computes the head for the first, and restores it for the others."""
+    together = [f"{heads[0]}\n{letter}" for letter in "abcd"]
+    measured.call("slow_down", ONE_STEP_FOR_ALL_S)
+    try:
+        with measured.generating(heads[1], OUTPUT):
+            before, context = measured.counters(), measured.draft_context()
+            measured.complete(together, 1, concurrency=len(together))
+    finally:
+        measured.call("slow_down", 0)
+    hit, after = measured.counters().since(before).hits, measured.draft_context()
+
+    counted = {name: after[name] - context[name] for name in ("admissions", "valid_tokens", "hidden_tokens")}
+    assert hit >= (len(together) - 1) * BLOCK
+    assert counted == {"admissions": len(together) - 1, "valid_tokens": hit, "hidden_tokens": 0}
 
 
 def beside_a_long_request(server: Server, texts: list[str], *faults: str) -> list[int]:

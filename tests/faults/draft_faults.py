@@ -47,6 +47,8 @@ class DraftFaults:
 
     def slow_down(self, seconds: float) -> str:
         """Let every engine step take `seconds` longer; 0 takes it back. Beside planted faults; heal ends it too."""
+        if not hasattr(self, "_undo"):
+            self.heal()
         if not hasattr(self, "_slower_by"):
             stock = self.model_runner.execute_model
 

@@ -77,8 +77,9 @@ class Worker:
         for position in positions:
             self.row(request, position, group=group)[layer][1, WIDTH - 1] += 1
 
-    def admit(self, restored: Mapping[int, int]) -> None:
-        """Requests come with restored tokens, and the next draft step judges them."""
+    def admit(self, restored: Mapping[int, int], coming: Mapping[int, Sequence[int]] | None = None) -> None:
+        """Requests come with restored tokens, and the next draft step judges them. coming: positions by request whose
+        rows that step is about to store."""
         for request, tokens in restored.items():
             self.context.admit(slot_of(request), tokens)
         slots = self.context.unjudged()
@@ -91,6 +92,7 @@ class Worker:
                 most_restored=max(slots.values(), default=0),
                 token_ids=self.token_ids,
                 tables=tuple(self.tables),
+                coming=tuple(self._coming(group, coming or {}) for group in range(len(self.tables))),
             ),
         )
 
@@ -102,6 +104,10 @@ class Worker:
 
     def counted(self, name: str) -> int:
         return self.context.totals()[name]
+
+    def _coming(self, group: int, coming: Mapping[int, Sequence[int]]) -> torch.Tensor:
+        slots = [self._slots(group, request, torch.tensor(positions)) for request, positions in coming.items()]
+        return torch.cat([torch.tensor([-1]), *slots])
 
     def _slots(self, group: int, request: int, positions: torch.Tensor) -> torch.Tensor:
         block_size = self.layers[group].group.block_size
@@ -158,6 +164,25 @@ def test_a_damaged_row_hides_the_whole_blocks_of_all_groups_up_to_it(
     assert worker.hidden(2) == hidden
     assert worker.counted("valid_tokens") == 48 - hidden
     assert worker.counted("zeroed_tokens") == 0
+
+
+def test_rows_that_the_step_of_admission_stores_are_kept() -> None:
+    worker = Worker()
+    worker.draft(1, range(20))
+
+    worker.admit({1: 53}, coming={1: range(20, 53)})
+
+    assert worker.hidden(1) == 0
+    assert worker.context.totals() == dict(zip(COUNTED, (1, 53, 53, 0, 0), strict=True))
+
+
+def test_rows_that_neither_were_written_nor_come_are_hidden() -> None:
+    worker = Worker()
+    worker.draft(1, range(19))
+
+    worker.admit({1: 53}, coming={1: range(20, 53)})
+
+    assert worker.hidden(1) == 24
 
 
 def test_damage_behind_the_restored_tokens_does_not_matter() -> None:

@@ -83,6 +83,18 @@ time.sleep(60)
     assert signal.getsignal(number) is before
 
 
+def test_a_server_of_a_background_job_does_not_ignore_signals(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code, _ = run("import time; print('up'); time.sleep(60)", tmp_path / "log", send=signal.SIGINT)
+
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert code == -signal.SIGINT
+
+
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('on', flush=True); time.sleep(99)"
 CHATTY = "import time; [print('still here', flush=True) or time.sleep(0.02) for _ in range(5000)]"
 
