@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dspark_cli.serving.vllm_options import (
     has_switch,
     option_values,
+    switched_off_in_configuration,
     whole_number,
     with_long_names,
     words_with_configuration,
@@ -16,6 +17,7 @@ class GivenOptions:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = with_long_names(words_with_configuration(words))
+        self.switched_off_in_file = switched_off_in_configuration(words)
 
     def text(self, option: str) -> str | None:
         return next(iter(option_values(self._words, option)), None)

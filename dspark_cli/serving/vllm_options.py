@@ -41,8 +41,13 @@ def words_with_configuration(vllm_args: Sequence[str]) -> list[str]:
 
     A file that cannot be read is vLLM's to complain of.
     """
-    files = option_values(vllm_args, CONFIG)
-    return [*(_words_of(Path(files[-1])) if files else ()), *vllm_args]
+    return [*_words_of(_configuration_of(vllm_args)), *vllm_args]
+
+
+def switched_off_in_configuration(vllm_args: Sequence[str]) -> list[str]:
+    """The options that the file sets to false, in its own words: vLLM 0.26 to 0.33 drops them. From 0.30 on it looks
+    for their --no- form, but among the options of `vllm` itself and not of `vllm serve`."""
+    return [key for key, value in _configuration_of(vllm_args).items() if value is False]
 
 
 def with_long_names(words: Iterable[str]) -> list[str]:
@@ -118,9 +123,14 @@ def whole_number(text: str) -> int | None:
     return value if value > 0 else None
 
 
-def _words_of(file: Path) -> list[str]:
+def _configuration_of(vllm_args: Sequence[str]) -> dict[str, Any]:
+    files = option_values(vllm_args, CONFIG)
+    return _mapping_in(Path(files[-1])) if files else {}
+
+
+def _words_of(configuration: dict[str, Any]) -> list[str]:
     try:
-        return list(_words_in(_mapping_in(file)))
+        return list(_words_in(configuration))
     except (TypeError, ValueError):  # dates for keys, and numbers that are too long: vLLM's to complain of
         return []
 
@@ -128,7 +138,8 @@ def _words_of(file: Path) -> list[str]:
 def _words_in(mapping: dict[str, Any]) -> Iterator[str]:
     for key, value in mapping.items():
         if isinstance(value, bool):
-            yield f"--{key}" if value else f"--no-{key}"
+            if value:
+                yield f"--{key}"
         elif isinstance(value, list):
             yield from (f"--{key}", *(str(held) for held in value))
         elif isinstance(value, dict):

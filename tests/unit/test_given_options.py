@@ -60,6 +60,17 @@ def test_the_file_that_config_names_counts_less_than_the_command_line(tmp_path: 
     assert options.value("--port") == 9000
 
 
+def test_what_the_file_sets_to_false_is_not_given_for_vllm_drops_it(tmp_path: Path) -> None:
+    file = tmp_path / "serve.yaml"
+    file.write_text("enable-lora: false\nno-enable-chunked-prefill: true\n")
+
+    options = GivenOptions(["--config", str(file)])
+
+    assert options.is_on("--enable-lora") is None
+    assert options.is_on("--enable-chunked-prefill") is False
+    assert options.switched_off_in_file == ["enable-lora"]
+
+
 def test_a_negative_number_is_a_value() -> None:
     assert GivenOptions(["--seed", "-1", "--port", "8000"]).text("--seed") == "-1"
 

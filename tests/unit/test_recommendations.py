@@ -748,6 +748,27 @@ def test_a_speculative_config_in_a_file_is_told_to_be_replaced(tmp_path: Path) -
     assert [trap.id for trap in result.traps] == ["speculative-config-in-file"]
 
 
+@pytest.mark.parametrize(
+    ("text", "traps", "next_step"),
+    [
+        ("enable-prefix-caching: false\n", ("false-in-configuration-file",), "no-enable-prefix-caching: true"),
+        ("no-enable-prefix-caching: true\n", ("prefix-caching-off",), None),
+        ("enable-prefix-caching: true\n", (), None),
+        ("max-model-len: 2048\n", (), None),
+    ],
+)
+def test_a_file_does_what_vllm_makes_of_it(
+    tmp_path: Path, text: str, traps: tuple[str, ...], next_step: str | None
+) -> None:
+    file = tmp_path / "vllm.yaml"
+    file.write_text(text)
+
+    result = recommended(Case("", QWEN, gpu="h200", vllm_args=("--config", str(file))))
+
+    assert tuple(finding.id for finding in result.traps) == traps
+    assert next_step is None or next_step in result.traps[0].advice
+
+
 def test_an_unknown_release_is_said_to_be_unknown() -> None:
     case = Case("", QWEN, gpu="h200", release=(0, 40))
 

@@ -9,6 +9,7 @@ from dspark_cli.recommending.rules import (
     batched_tokens,
     block_size,
     cache_groups,
+    configuration_file,
     context_parallel,
     draft_attention,
     draft_context,
@@ -47,4 +48,5 @@ RULES: tuple[Rule, ...] = (
     context_parallel.rule,
     pipeline_parallel.rule,
     cache_groups.rule,
+    configuration_file.rule,
 )
