@@ -129,9 +129,12 @@ def _rows(
     foreseen: dict[tuple[Candidate, int], Prediction],
     used: set[int],
 ) -> Iterator[TunedRow]:
-    """By concurrency, then by candidate; those neither measured nor predicted are left out."""
+    """By concurrency, then by the one more setting as its values were given, then by tokens; those neither measured nor
+    predicted are left out."""
+    settings = list(dict.fromkeys(candidate.also for candidate in plan.candidates))
+    candidates = sorted(plan.candidates, key=lambda each: (settings.index(each.also), each.tokens))
     for concurrency in plan.concurrencies:
-        for candidate in sorted(plan.candidates, key=lambda each: (each.also or "", each.tokens)):
+        for candidate in candidates:
             found = measured.get((candidate, concurrency, False))
             prediction = foreseen.get((candidate, concurrency))
             if found is not None:

@@ -12,7 +12,7 @@ from dspark_cli.facts.tuning import Candidate, FailedCandidate, LatencyBound, Tu
 from dspark_cli.report import tuning
 from dspark_cli.report.json_document import to_json
 from dspark_cli.report.tuning_page import tuning_page
-from dspark_cli.tuning.candidates import all_candidates
+from dspark_cli.tuning.candidates import Also, all_candidates
 from dspark_cli.tuning.plan import TuningPlan
 from dspark_cli.tuning.report_on import HowItEnded, report_on_tuning
 from tests.cheap_tune import QUESTION
@@ -65,6 +65,18 @@ def test_a_measured_a_predicted_and_a_failed_candidate_are_told_apart(shown: io.
     assert rows[5, 1].goodput is None
     assert rows[5, 1].predicted is not None
     assert "candidate-failed" in shown.getvalue()
+
+
+def test_values_of_one_more_setting_stand_in_the_order_in_which_they_were_given() -> None:
+    also = Also("--max-num-seqs", ("8", "16", "128"))
+    plan = TuningPlan(all_candidates((1, 2), also), (1,), LatencyBound())
+    measured = [measurement(tokens, 1, also=value) for value in reversed(also.values) for tokens in (2, 0, 1)]
+
+    report = report_on_tuning(QUESTION, plan, also, {each.key: each for each in measured}, HowItEnded("results.jsonl"))
+
+    assert [(row.candidate.also, row.candidate.tokens) for row in report.rows] == [
+        (value, tokens) for value in also.values for tokens in (0, 1, 2)
+    ]
 
 
 def test_an_unfinished_tune_says_so_and_rules_nothing_out(shown: io.StringIO) -> None:
