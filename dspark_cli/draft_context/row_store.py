@@ -29,8 +29,12 @@ class DraftLayers:
 
 
 @torch.inference_mode()
-def build_row_store(draft_groups: Iterable[DraftLayers], store_rows: StoreRows, device: torch.device) -> RowStore:
+def build_row_store(
+    draft_groups: Iterable[DraftLayers], store_rows: StoreRows, device: torch.device, remembered: int = 1
+) -> RowStore:
     """Before any request runs: block 0 of the caches, vLLM's null block, is written, and zeroed in the end.
+
+    remembered: cachefuls of other rows after which one may be forgotten.
 
     Raises:
         CellsNotFound: a cache does not keep its rows in cells of their own.
@@ -47,7 +51,7 @@ def build_row_store(draft_groups: Iterable[DraftLayers], store_rows: StoreRows, 
         for layer in group.rows.layers:
             everything = torch.arange(layer.block_size, device=device)
             layer.elements[layer.at(everything)] = 0
-    return RowStore(tuple(groups), WrittenRows(num_slots, device))
+    return RowStore(tuple(groups), WrittenRows(num_slots, device, remembered))
 
 
 def _skipping(store_rows: StoreRows, group: int) -> Callable[[torch.Tensor], None]:

@@ -14,6 +14,7 @@ from dspark_kernels.written_rows import Admission
 from dspark_cli.draft_context.context import DraftContext
 from dspark_cli.draft_context.installed import HERE
 from dspark_cli.draft_context.ranks import keep_where_all_ranks_have_one, maximum_over_ranks
+from dspark_cli.draft_context.remembering import remembered_cachefuls
 from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of, why_inactive
 from dspark_cli.draft_context.wrapping import wrap
 
@@ -221,7 +222,8 @@ def _build(proposer: Any, runner: Any) -> DraftContext | None:
         proposer.model.precompute_and_store_context_kv(states, positions, slots)
 
     try:
-        store = build_row_store([draft], store_rows, proposer.device)
+        remembered = remembered_cachefuls(runner.vllm_config)
+        store = build_row_store([draft], store_rows, proposer.device, remembered)
         context = DraftContext(HERE.policy, store, runner.max_num_reqs + 1, proposer.device, maximum_over_ranks())
         table = runner.input_batch.block_table[proposer.kv_cache_gid].get_device_tensor(1)
         context.warm_up(torch.zeros(1, 1, dtype=torch.int32, device=proposer.device), (table,))

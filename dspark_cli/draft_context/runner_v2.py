@@ -24,6 +24,7 @@ from dspark_kernels.written_rows import Admission
 from dspark_cli.draft_context.context import DraftContext
 from dspark_cli.draft_context.installed import HERE
 from dspark_cli.draft_context.ranks import keep_where_all_ranks_have_one, maximum_over_ranks
+from dspark_cli.draft_context.remembering import remembered_cachefuls
 from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of, why_inactive
 from dspark_cli.draft_context.wrapping import wrap
 
@@ -197,7 +198,7 @@ def _build(speculator: Any, drafting: Drafting) -> DraftContext:
         where = slots if of_layers is None else [slots if of == group else None for of in of_layers]
         speculator.model.precompute_and_store_context_kv(states, positions, where)
 
-    store = build_row_store(groups, store_rows, speculator.device)
+    store = build_row_store(groups, store_rows, speculator.device, remembered_cachefuls(speculator.vllm_config))
     tables = [speculator.block_tables.input_block_tables[group] for group in speculator.draft_kv_cache_group_ids]
     drafting.tables = DraftBlockTables([layers.group for layers in groups], tables)
     context = DraftContext(HERE.policy, store, speculator.max_num_reqs, speculator.device, maximum_over_ranks())

@@ -9,10 +9,11 @@ over is not found. Nothing has to be cleared. A request may be admitted in the v
 restored, for another request that came with it: such rows are *coming*, and count as found before they are there.
 
 The filter has two generations. Rows go into the current one, and a row that is found is put there too; when the current
-one has taken twice as many rows as the cache has slots, the older is emptied and becomes the current. The kernels count
-what was not in it before: a row that is stored again, and a row that no slot is kept for, take no room. At most every
-slot's row is read again in a generation, so a row is forgotten only after as many new rows as the cache has slots, at
-most four times as many, without its being read.
+one is full, the older is emptied and becomes the current. A generation takes the rows of one more cacheful than are to
+be remembered: by default twice as many rows as the cache has slots. The kernels count what was not in it before: a row
+that is stored again, and a row that no slot is kept for, take no room. Of the rows in the cache every one is read again
+at most once in a generation, so a row is forgotten only after as many cachefuls of new rows as are to be remembered, at
+most twice as many and two, without its being read.
 
 A row that was never written is found with a chance of 1 in 600 or less (see `words_for`). That shifts what is hidden by
 one row, for the rows are checked one by one and the last one that is not found decides.
@@ -35,8 +36,6 @@ SAMPLES = 32
 ROWS_A_PROGRAM = 32
 NUM_WARPS = 4
 ROWS_A_WORD = 2
-CACHES_A_GENERATION = 2
-"""How many times the rows of the whole cache a generation takes."""
 BITS_A_ROW = 4
 
 
@@ -99,11 +98,12 @@ class WrittenRows:
     """The filter: `words` int64 [2, power of two], `current` int32 [1], which generation takes new rows, and `taken`
     int32 [1], how many it has; the kernels count them there.
 
-    All keep their memory for life, so captured graphs may use them.
+    All keep their memory for life, so captured graphs may use them. remembered: after how many times `num_slots` other
+    rows one may be forgotten, at the earliest.
     """
 
-    def __init__(self, num_slots: int, device: torch.device) -> None:
-        self.capacity = CACHES_A_GENERATION * num_slots
+    def __init__(self, num_slots: int, device: torch.device, remembered: int = 1) -> None:
+        self.capacity = (remembered + 1) * num_slots
         self.words = torch.zeros(2, words_for(self.capacity), dtype=torch.int64, device=device)
         self.current = torch.zeros(1, dtype=torch.int32, device=device)
         self.taken = torch.zeros(1, dtype=torch.int32, device=device)

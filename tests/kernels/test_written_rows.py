@@ -336,6 +336,28 @@ def test_a_generation_ends_when_as_many_rows_were_stored_as_it_takes(device: tor
     assert turns == [0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("remembered", [1, 3])
+@pytest.mark.parametrize(("more", "forgotten"), [(0, False), (2, True)])
+def test_a_row_is_forgotten_after_as_many_cachefuls_as_were_asked_for_and_not_before(
+    device: torch.device, remembered: int, more: int, forgotten: bool
+) -> None:
+    slots_in_cache = 64
+    store = store_of([DraftGroup(16)], device)
+    store.written = WrittenRows(slots_in_cache, device, remembered)
+    store.record(0, range(48))
+    cachefuls = remembered if not forgotten else 2 * remembered + more
+
+    for step in range(cachefuls * slots_in_cache // 16):
+        for _ in range(2):  # the device's answer may come a call later
+            store.written.expect(16)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+        tokens = int32([200_000 + 16 * step + row for row in range(16)], device)
+        record_written_rows(store.written, store.groups[0].rows, store.slots(0, 1, range(16)), tokens, tokens)
+
+    assert store.past_unwritten(0, 48) == (48 if forgotten else 0)
+
+
 def test_a_row_can_be_forgotten_on_demand(device: torch.device) -> None:
     store = store_of([DraftGroup(16)], device)
     store.record(0, range(48))

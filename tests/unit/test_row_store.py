@@ -7,7 +7,6 @@ import pytest
 import torch
 from dspark_kernels.cache_cells import CellsNotFound
 from dspark_kernels.draft_groups import DraftGroup
-from dspark_kernels.written_rows import CACHES_A_GENERATION
 
 from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of
 
@@ -58,14 +57,15 @@ def test_only_the_null_block_is_written_and_it_is_left_zeroed() -> None:
     assert all(slots.shape[0] for slots in asked)
 
 
-def test_the_filter_has_room_for_the_tokens_of_all_ranks() -> None:
+@pytest.mark.parametrize("remembered", [1, 15])
+def test_the_filter_has_room_for_the_tokens_of_all_ranks(remembered: int) -> None:
     blocks, cp_size = 2048, 4
     cache = torch.ones(blocks, BLOCK_SIZE, 2, WIDTH)
     layers = DraftLayers(DraftGroup(BLOCK_SIZE, cp_size=cp_size), [cache], blocks * BLOCK_SIZE, cp_rank=3)
 
-    store = build_row_store([layers], lambda slots, _group: store_sevens(cache, slots), CPU)
+    store = build_row_store([layers], lambda slots, _group: store_sevens(cache, slots), CPU, remembered)
 
-    assert store.written.capacity == CACHES_A_GENERATION * blocks * BLOCK_SIZE * cp_size
+    assert store.written.capacity == (remembered + 1) * blocks * BLOCK_SIZE * cp_size
     assert store.groups[0].cp_rank == 3
 
 

@@ -33,7 +33,8 @@ def check(evidence: AcceptanceEvidence) -> Iterator[Finding | NotChecked]:
         },
         "find what restores the target's KV without the drafter's: a KV connector, a prefill node without the drafter, "
         f"or requests beyond the drafter's max_model_len beside others (Runner V1); {LASTING_CURE}. Expected after a "
-        "restart where a KV store kept its blocks, for the new process trusts no row that it did not write",
+        "restart where a KV store kept its blocks, for the new process trusts no row that it did not write, and with a "
+        "tier more than 15 times as large as the GPU's cache (VLLM_DSPARK_REMEMBERED_CACHEFULS)",
         source="fingerprints of the draft cache's rows, taken when they are written and at each request's admission",
         confidence=Confidence.CERTAIN,
     )
