@@ -8,7 +8,7 @@ from dspark_cli.serving.vllm_options import (
     switched_off_in_configuration,
     whole_number,
     with_long_names,
-    words_with_configuration,
+    words_that_vllm_reads,
 )
 
 
@@ -16,7 +16,7 @@ class GivenOptions:
     """Long names, with dashes. Abbreviations are not resolved: only vLLM's parser knows them."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = with_long_names(words_with_configuration(words))
+        self._words = with_long_names(words_that_vllm_reads(words))
         self.switched_off_in_file = switched_off_in_configuration(words)
 
     def text(self, option: str) -> str | None:

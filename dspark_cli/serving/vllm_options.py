@@ -44,6 +44,13 @@ def words_with_configuration(vllm_args: Sequence[str]) -> list[str]:
     return [*_words_of(_configuration_of(vllm_args)), *vllm_args]
 
 
+def words_that_vllm_reads(vllm_args: Sequence[str]) -> list[str]:
+    """As `words_with_configuration`, without what the file sets to false."""
+    configuration = _configuration_of(vllm_args)
+    read = {key: value for key, value in configuration.items() if value is not False}
+    return [*_words_of(read), *vllm_args]
+
+
 def switched_off_in_configuration(vllm_args: Sequence[str]) -> list[str]:
     """The options that the file sets to false, in its own words: vLLM 0.26 to 0.33 drops them. From 0.30 on it looks
     for their --no- form, but among the options of `vllm` itself and not of `vllm serve`."""
@@ -138,8 +145,7 @@ def _words_of(configuration: dict[str, Any]) -> list[str]:
 def _words_in(mapping: dict[str, Any]) -> Iterator[str]:
     for key, value in mapping.items():
         if isinstance(value, bool):
-            if value:
-                yield f"--{key}"
+            yield f"--{key}" if value else f"--no-{key}"
         elif isinstance(value, list):
             yield from (f"--{key}", *(str(held) for held in value))
         elif isinstance(value, dict):
