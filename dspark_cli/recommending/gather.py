@@ -138,7 +138,7 @@ def _device(asked: Asked, distribution: str) -> Device:
     if not gpus and asked.without_gpu:
         return Device("no GPU is visible here", 0, UNKNOWN_GPU)
     if not gpus:
-        raise NotFit("there is no NVIDIA GPU here", "name the one to recommend for: --gpu h200")
+        raise NotFit("no NVIDIA GPU is visible here", "name the one to recommend for: --gpu h200")
     first = gpus[0]
     major, _, minor = (first.compute_capability or "").partition(".")
     capability = (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else UNKNOWN_GPU

@@ -27,7 +27,7 @@ def _installed(here: Environment) -> Table:
         described = f"{gpu.name}, {memory}, driver {gpu.driver or 'unknown'}, {capability}"
         table.add_row(f"GPU {gpu.index}", Text(printable(described)))
     if not here.gpus:
-        table.add_row("GPU", "none that NVML can see")
+        table.add_row("GPU", "none that NVML sees and CUDA_VISIBLE_DEVICES leaves")
     return table
 
 
