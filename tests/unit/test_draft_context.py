@@ -62,13 +62,13 @@ class Worker:
         where = torch.tensor(positions)
         self.context.store.written.expect(len(positions))
         for group, layers in enumerate(self.layers):
-            slots = self._slots(group, request, where)
+            slots = self.slots_of(group, request, where)
             self._store(layers, slots)
             self.context.record(group, slots, self.token_ids[request, where], where)
 
     def row(self, request: int, position: int, *, group: int = 0) -> list[torch.Tensor]:
         """Views of the row in each layer of the group, [2, WIDTH]: its K and its V."""
-        slot = int(self._slots(group, request, torch.tensor([position])))
+        slot = int(self.slots_of(group, request, torch.tensor([position])))
         block, offset = divmod(slot, self.layers[group].group.block_size)
         together, apart = self.layers[group].caches
         return [together[block, offset], apart[:, block, offset]]
@@ -106,10 +106,10 @@ class Worker:
         return self.context.totals()[name]
 
     def _coming(self, group: int, coming: Mapping[int, Sequence[int]]) -> torch.Tensor:
-        slots = [self._slots(group, request, torch.tensor(positions)) for request, positions in coming.items()]
+        slots = [self.slots_of(group, request, torch.tensor(positions)) for request, positions in coming.items()]
         return torch.cat([torch.tensor([-1]), *slots])
 
-    def _slots(self, group: int, request: int, positions: torch.Tensor) -> torch.Tensor:
+    def slots_of(self, group: int, request: int, positions: torch.Tensor) -> torch.Tensor:
         block_size = self.layers[group].group.block_size
         return self.tables[group][request][positions // block_size].long() * block_size + positions % block_size
 
