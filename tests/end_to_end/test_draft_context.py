@@ -113,7 +113,7 @@ def test_requests_that_come_together_see_what_one_of_them_writes(measured: Serve
     together = [f"{heads[0]}\n{letter}" for letter in "abcd"]
     measured.call("slow_down", ONE_STEP_FOR_ALL_S)
     try:
-        with measured.generating(heads[1], OUTPUT):
+        with measured.generating(heads[1], 5 * OUTPUT):
             before, context = measured.counters(), measured.draft_context()
             measured.complete(together, 1, concurrency=len(together))
     finally:
