@@ -18,7 +18,7 @@ MOST = 255
 def remembered_cachefuls(config: Any) -> int:
     """At least so many cachefuls of other rows; config: the worker's VllmConfig."""
     asked = os.environ.get(VARIABLE, "").strip()
-    if asked.isascii() and asked.isdecimal() and 1 <= int(asked[:4]) <= MOST:
+    if asked.isascii() and asked.isdecimal() and len(asked) <= len(str(MOST)) and 1 <= int(asked) <= MOST:
         return int(asked)
     if asked:
         logger.warning("%s is no number from 1 to %d, and is passed over", VARIABLE, MOST)

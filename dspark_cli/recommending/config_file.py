@@ -8,7 +8,7 @@ from dspark_cli.errors import BadInput
 from dspark_cli.recommending.recommend import pasted_config
 from dspark_cli.recommending.recommendation import Choice, Recommendation
 from dspark_cli.serving.secrets import MASK, without_secrets
-from dspark_cli.serving.vllm_options import CONFIG, is_option, option_values, with_long_names, words_with_configuration
+from dspark_cli.serving.vllm_options import CONFIG, is_option, option_values, with_long_names, words_that_vllm_reads
 
 WIDTH = 100
 ADDED_UP = ("middleware",)
@@ -25,7 +25,7 @@ def config_file(recommendation: Recommendation) -> str:
     """
     import yaml
 
-    words = words_with_configuration(recommendation.vllm_args)
+    words = words_that_vllm_reads(recommendation.vllm_args)
     _require_read(recommendation.vllm_args, words)
     told = _settings(without_secrets(words))
     config = pasted_config(recommendation)

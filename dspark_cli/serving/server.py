@@ -7,6 +7,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
@@ -107,7 +108,8 @@ def started(
 def _no_signal_ignored() -> Iterator[None]:
     """A shell lets a script's background jobs ignore SIGINT, and so would all that they start: one that is passed on
     while vLLM is imported would be lost. What has a handler instead starts with none."""
-    ignored = [number for number in PASSED_ON if signal.getsignal(number) is signal.SIG_IGN]
+    may_change = threading.current_thread() is threading.main_thread()
+    ignored = [number for number in PASSED_ON if may_change and signal.getsignal(number) is signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, lambda *_: None)
     try:

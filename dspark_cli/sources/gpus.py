@@ -1,6 +1,7 @@
 """The NVIDIA GPUs that a program started here can use, from NVML."""
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,8 @@ from dspark_cli.sources.vllm_install import VllmInstall
 
 @dataclass(frozen=True)
 class Gpu:
-    """`index` is its number in CUDA. What NVML does not tell is None: not every kind answers every question."""
+    """`index` is its place among those that are seen. What NVML does not tell is None: not every kind answers every
+    question."""
 
     index: int
     name: str
@@ -20,7 +22,11 @@ class Gpu:
 
 
 def read_gpus() -> list[Gpu]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; none where there is no NVIDIA driver."""
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; none where there is no NVIDIA driver.
+
+    Its numbers are taken for NVML's, as vLLM takes them: with GPUs of several kinds CUDA counts so only with
+    CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
     import pynvml
 
     try:
@@ -31,7 +37,8 @@ def read_gpus() -> list[Gpu]:
         uuids = [_uuid(index) for index in range(_told(pynvml.nvmlDeviceGetCount) or 0)]
         driver = _told(pynvml.nvmlSystemGetDriverVersion)
         shown = visible(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))
-        return [_read(index, which, driver) for index, which in enumerate(shown)]
+        there = [which for which in shown if _is_there(which)]
+        return [_read(index, which, driver) for index, which in enumerate(there)]
     finally:
         pynvml.nvmlShutdown()
 
@@ -39,7 +46,8 @@ def read_gpus() -> list[Gpu]:
 def visible(uuids: Sequence[str], named: str | None) -> list[int | str]:
     """The GPUs that CUDA shows for this CUDA_VISIBLE_DEVICES: places in `uuids`, or the one part of a GPU (MIG) named.
 
-    As CUDA reads it: indexes, or beginnings of UUIDs, and nothing from the first on that is neither.
+    As CUDA reads it: indexes, or beginnings of UUIDs, and nothing from the first on that is neither; nothing at all
+    where one is named twice.
     """
     if named is None:
         return list(range(len(uuids)))
@@ -48,14 +56,17 @@ def visible(uuids: Sequence[str], named: str | None) -> list[int | str]:
         if name.startswith("MIG-") and not shown:
             return [name]
         meant = [place for place, uuid in enumerate(uuids) if _names(name, place, uuid)]
-        if len(meant) != 1 or meant[0] in shown:
+        if len(meant) != 1:
             break
+        if meant[0] in shown:
+            return []
         shown += meant
     return shown
 
 
 def _names(name: str, place: int, uuid: str) -> bool:
-    return int(name) == place if name.isdecimal() else name.startswith("GPU-") and uuid.startswith(name)
+    number = re.match(r"[0-9]{1,9}", name)  # CUDA reads as far as there are digits
+    return int(number[0]) == place if number else name.startswith("GPU-") and uuid.startswith(name)
 
 
 def platform_here(install: VllmInstall) -> str | None:
@@ -74,6 +85,10 @@ def _read(index: int, which: int | str, driver: str | None) -> Gpu:
     memory = _told(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
     capability = _told(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(whole))
     return Gpu(index, name or "unnamed GPU", memory, driver, capability and "{}.{}".format(*capability))
+
+
+def _is_there(which: int | str) -> bool:
+    return _told(lambda: _handle(which)) is not None
 
 
 def _handle(which: int | str) -> Any:

@@ -37,6 +37,8 @@ ROWS_A_PROGRAM = 32
 NUM_WARPS = 4
 ROWS_A_WORD = 2
 BITS_A_ROW = 4
+MOST_ROWS = 1 << 30
+"""Of a generation: they are counted in 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class WrittenRows:
     """
 
     def __init__(self, num_slots: int, device: torch.device, remembered: int = 1) -> None:
-        self.capacity = (remembered + 1) * num_slots
+        self.capacity = min((remembered + 1) * num_slots, MOST_ROWS)
         self.words = torch.zeros(2, words_for(self.capacity), dtype=torch.int64, device=device)
         self.current = torch.zeros(1, dtype=torch.int32, device=device)
         self.taken = torch.zeros(1, dtype=torch.int32, device=device)

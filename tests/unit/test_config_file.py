@@ -61,6 +61,13 @@ def test_the_settings_of_the_users_own_file_are_in_it(tmp_path: Path) -> None:
     assert settings_of("--config", str(own), "--port", "9000") == {"port": "9000", "max-model-len": "4096"}
 
 
+def test_what_vllm_drops_of_the_users_own_file_is_not(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("headless: false\nenable-prefix-caching: false\nport: 8001\n")
+
+    assert settings_of("--config", str(own)) == {"port": "8001"}
+
+
 def test_the_secrets_of_the_users_own_file_are_not(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text("api-key: [sk-one, sk-two]\nhf-token: sk-three\nport: 8001\n")

@@ -752,7 +752,9 @@ def test_a_speculative_config_in_a_file_is_told_to_be_replaced(tmp_path: Path) -
     ("text", "traps", "next_step"),
     [
         ("enable-prefix-caching: false\n", ("false-in-configuration-file",), "no-enable-prefix-caching: true"),
+        ("async_scheduling: false\n", ("false-in-configuration-file",), "no-async-scheduling: true"),
         ("no-enable-prefix-caching: true\n", ("prefix-caching-off",), None),
+        ("no-enable-prefix-caching: false\nheadless: false\nenforce-eager: false\n", (), None),
         ("enable-prefix-caching: true\n", (), None),
         ("max-model-len: 2048\n", (), None),
     ],

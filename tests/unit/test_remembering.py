@@ -24,6 +24,7 @@ ALONE, CONNECTED = SimpleNamespace(kv_transfer_config=None), SimpleNamespace(kv_
         (CONNECTED, "many", BEHIND_A_CONNECTOR),
         (CONNECTED, "9" * 5000, BEHIND_A_CONNECTOR),
         (CONNECTED, "10000", BEHIND_A_CONNECTOR),
+        (CONNECTED, "0010000", BEHIND_A_CONNECTOR),
         (SimpleNamespace(), None, IN_THE_CACHE),
     ],
 )
