@@ -18,7 +18,6 @@ import argparse
 import asyncio
 import os
 import platform
-import random
 import statistics
 import sys
 import time
@@ -29,8 +28,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
+from dspark_cli.facts.bootstrap import bootstrap_interval
 from tests.measured_server import Counters, Server, long_prompts, write_json
 
 ROUNDS = {1: 2, 64: 1}
@@ -152,10 +153,9 @@ def _summary(pairs: list[Pair]) -> str:
 
 
 def _median(values: Sequence[float]) -> str:
-    """With the 95% interval of a bootstrap over pairs."""
-    chance = random.Random(SEED)
-    drawn = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(2000))
-    return f"{statistics.median(values):.4f} ({drawn[50]:.4f} to {drawn[-51]:.4f})"
+    """With its 95% interval, a bootstrap over pairs."""
+    interval = bootstrap_interval([(value,) for value in values], np.median, SEED)
+    return f"{statistics.median(values):.4f}" + (" ({:.4f} to {:.4f})".format(*interval) if interval else "")
 
 
 def _rounds(

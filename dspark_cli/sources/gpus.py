@@ -36,9 +36,9 @@ def read_gpus() -> list[Gpu]:
     try:
         uuids = [_uuid(index) for index in range(_told(pynvml.nvmlDeviceGetCount) or 0)]
         driver = _told(pynvml.nvmlSystemGetDriverVersion)
-        shown = visible(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))
-        there = [which for which in shown if _is_there(which)]
-        return [_read(index, which, driver) for index, which in enumerate(there)]
+        handles = [_handle(which) for which in visible(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+        there = [handle for handle in handles if handle is not None]
+        return [_read(index, handle, driver) for index, handle in enumerate(there)]
     finally:
         pynvml.nvmlShutdown()
 
@@ -76,10 +76,9 @@ def platform_here(install: VllmInstall) -> str | None:
     return "cuda" if read_gpus() else None
 
 
-def _read(index: int, which: int | str, driver: str | None) -> Gpu:
+def _read(index: int, handle: Any, driver: str | None) -> Gpu:
     import pynvml
 
-    handle = _told(lambda: _handle(which))
     whole = _told(lambda: pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)) or handle
     name = _told(lambda: pynvml.nvmlDeviceGetName(handle))
     memory = _told(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
@@ -87,15 +86,12 @@ def _read(index: int, which: int | str, driver: str | None) -> Gpu:
     return Gpu(index, name or "unnamed GPU", memory, driver, capability and "{}.{}".format(*capability))
 
 
-def _is_there(which: int | str) -> bool:
-    return _told(lambda: _handle(which)) is not None
-
-
 def _handle(which: int | str) -> Any:
+    """NVML's, of a whole GPU by its place or of a part by its UUID; None where there is none."""
     import pynvml
 
     by = pynvml.nvmlDeviceGetHandleByIndex if isinstance(which, int) else pynvml.nvmlDeviceGetHandleByUUID
-    return by(which)
+    return _told(lambda: by(which))
 
 
 def _uuid(index: int) -> str:
