@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx
 
+from dspark_cli.sources.completions import IDLE_FOR_AT_MOST_S
 from tests.live_server import prompts
 from tests.measured_server import Server, long_prompts, write_json
 
@@ -118,7 +119,8 @@ def _account(server: Server, seen: Traffic, before: Any) -> dict[str, Any]:
 
 async def _soak(plain: Server, servers: Sequence[Server], given: argparse.Namespace, until: float) -> list[Traffic]:
     traffic = [Traffic() for _ in servers]
-    async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=IDLE_FOR_AT_MOST_S)
+    async with httpx.AsyncClient(timeout=120, limits=limits) as client:
         clients = [
             _client(client, server, seen, random.Random(f"{SEED} {number}"), given, until)
             for server, seen in zip(servers, traffic, strict=True)

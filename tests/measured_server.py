@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from dspark_cli.sources.completions import IDLE_FOR_AT_MOST_S
 from dspark_cli.status_plugin.counters_question import MOMENT_S
 from tests.live_server import call_workers, prompts
 
@@ -96,7 +97,7 @@ class Server:
     async def completions(
         self, texts: Sequence[str], max_tokens: int, concurrency: int, options: dict[str, object]
     ) -> list[dict[str, Any]]:
-        limits = httpx.Limits(max_connections=concurrency)
+        limits = httpx.Limits(max_connections=concurrency, keepalive_expiry=IDLE_FOR_AT_MOST_S)
         async with httpx.AsyncClient(limits=limits, timeout=300) as client:
 
             async def one(text: str) -> dict[str, Any]:

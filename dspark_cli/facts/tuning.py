@@ -211,6 +211,19 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """A prediction and the measurement that was not used for it."""
+
+    prediction: Prediction
+    measured: Measurement
+
+    @property
+    def error(self) -> float:
+        """predicted / measured - 1."""
+        return self.prediction.tokens_per_s / self.measured.tokens_per_s - 1
+
+
+@dataclass(frozen=True)
 class TunedRow:
     """One candidate at one concurrency, as reported. Times are in milliseconds; what was not measured is None."""
 
@@ -226,8 +239,10 @@ class TunedRow:
     """Share of the requests."""
     predicted: float | None
     """Goodput, from the measurements that are used to predict."""
+    foretold: float | None
+    """The same without this one's own measurement; None where that is one of the two which all predictions take."""
     prediction_error: float | None
-    """predicted / measured - 1; None where the measurement was used to predict."""
+    """foretold / measured - 1."""
     acceptance_length: float | None
     rates: tuple[float, ...]
     draft_steps: int
@@ -247,7 +262,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class PredictionQuality:
-    """Over measurements that were not used to predict. Errors are shares of what was measured."""
+    """Over measurements, each predicted without itself. Errors are shares of what was measured."""
 
     checked: int
     mean_error: float | None

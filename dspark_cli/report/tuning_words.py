@@ -52,8 +52,8 @@ def figure(value: float | None) -> str:
 
 
 def predicted(row: TunedRow) -> str:
-    """Those that were used to predict are told by their own measurement, which says nothing."""
-    return "used" if row.used_to_predict else figure(row.predicted)
+    """The two at the ends are told by their own measurement, which says nothing."""
+    return "used" if row.used_to_predict and row.foretold is None else figure(row.foretold)
 
 
 def signed(share: float | None) -> str:
@@ -68,7 +68,7 @@ def prediction_sentence(report: TuningReport) -> str | None:
     if quality.mean_error is None or quality.worst_error is None:
         return f"{spared}." if quality.spared else None
     return (
-        f"Predicted tokens/s of {quality.checked} measurement{'s' * (quality.checked != 1)} not used to predict: "
+        f"Predicted tokens/s of {quality.checked} measurement{'s' * (quality.checked != 1)}, from others: "
         f"{quality.mean_error:.1%} off on average, {quality.worst_error:.1%} at most; {spared}."
     )
 

@@ -12,7 +12,7 @@ from dspark_cli.facts.tuning import Candidate, LatencyBound, Measurement, Predic
 from dspark_cli.tuning.block_length import block_effect
 from dspark_cli.tuning.candidates import groups, used_to_predict
 from dspark_cli.tuning.comparing import goodput_interval
-from dspark_cli.tuning.prediction import CostModel, cost_model, error_left_out
+from dspark_cli.tuning.prediction import CostModel, cost_model, left_out
 
 SMALLEST_TOLERANCE = 0.05
 LARGEST_TOLERANCE = 0.5
@@ -116,7 +116,8 @@ def predictions(
 def tolerance(model: CostModel, plan: TuningPlan, measured: Measured) -> float:
     """By how much (a share) a prediction of `model` may be wrong, as far as measurements show."""
     concurrency, also = model.largest.concurrency, model.largest.candidate.also
-    errors = [error_left_out(model) or 0.0]
+    middle = left_out(model)
+    errors = [middle.error if middle else 0.0]
     effect = False
     for (candidate, at, control), each in measured.items():
         of_model = at == concurrency and candidate.also == also and candidate.speculates

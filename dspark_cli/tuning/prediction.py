@@ -10,7 +10,7 @@ measured counts and between them by a straight line.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dspark_cli.facts.tuning import Candidate, LatencyBound, Measurement, Prediction
+from dspark_cli.facts.tuning import Candidate, Checked, LatencyBound, Measurement, Prediction
 
 FEWEST_POINTS = 2
 SHORTEST_STEP = 0.2
@@ -80,13 +80,13 @@ def cost_model(measured: Sequence[Measurement], bound: LatencyBound) -> CostMode
     return CostModel(ordered, bound)
 
 
-def error_left_out(model: CostModel) -> float | None:
-    """The error (a share, with its sign) at the middle count, predicted from the two at the ends; None of two."""
+def left_out(model: CostModel) -> Checked | None:
+    """The middle count, as the two at the ends foretell it; None of two."""
     if len(model.measured) <= FEWEST_POINTS:
         return None
     middle = model.measured[len(model.measured) // 2]
     ends = CostModel((model.measured[0], model.measured[-1]), model.bound)
-    return ends.predict(middle.candidate).tokens_per_s / middle.tokens_per_s - 1
+    return Checked(ends.predict(middle.candidate), middle)
 
 
 def _k(measurement: Measurement) -> int:

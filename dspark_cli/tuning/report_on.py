@@ -10,6 +10,7 @@ from dspark_cli.facts.measured_profile import BestCount, MeasuredProfile
 from dspark_cli.facts.probe import percentile
 from dspark_cli.facts.tuning import (
     Candidate,
+    Checked,
     FailedCandidate,
     LatencyBound,
     Measurement,
@@ -22,7 +23,7 @@ from dspark_cli.facts.tuning import (
     TuningReport,
 )
 from dspark_cli.findings.tuning.check import check_tuning
-from dspark_cli.findings.tuning.evidence import Checked, TuningEvidence
+from dspark_cli.findings.tuning.evidence import TuningEvidence
 from dspark_cli.serving.secrets import without_masked, without_secrets
 from dspark_cli.serving.shell_words import shell_line
 from dspark_cli.serving.speculative import take_speculative_config
@@ -30,7 +31,7 @@ from dspark_cli.tuning.block_length import BlockEffect, block_effect
 from dspark_cli.tuning.candidates import Also
 from dspark_cli.tuning.comparing import goodput_interval
 from dspark_cli.tuning.plan import Measured, TuningPlan, models, predictions
-from dspark_cli.tuning.prediction import CostModel
+from dspark_cli.tuning.prediction import CostModel, left_out
 from dspark_cli.tuning.schedule import batch_size_schedule
 from dspark_cli.tuning.verdict import best_also, best_also_without_speculation, drifts, verdicts
 
@@ -57,13 +58,13 @@ def report_on_tuning(
     known = models(plan, measured, failed)
     foreseen = predictions(plan, measured, failed)
     used = {id(each) for model in known.values() for each in model.measured}
-    rows = tuple(_rows(plan, measured, foreseen, used))
+    checked = (*_checked(foreseen, measured, used), *filter(None, map(left_out, known.values())))
+    rows = tuple(_rows(plan, measured, foreseen, used, checked))
     judged = verdicts(plan, measured)
     schedule = batch_size_schedule(plan, measured, question.vllm_args)
     best = tuple(count for verdict in judged if (count := verdict.best_count(plan.bound)))
     drift = drifts(plan, measured)
     asked = tuple(_asked_for(plan, measured))
-    checked = tuple(_checked(foreseen, measured, used))
     found = check_tuning(
         TuningEvidence(
             question=question,
@@ -128,25 +129,28 @@ def _rows(
     measured: Measured,
     foreseen: dict[tuple[Candidate, int], Prediction],
     used: set[int],
+    checked: Sequence[Checked],
 ) -> Iterator[TunedRow]:
     """By concurrency, then by the one more setting as its values were given, then by tokens; those neither measured nor
     predicted are left out."""
     settings = list(dict.fromkeys(candidate.also for candidate in plan.candidates))
     candidates = sorted(plan.candidates, key=lambda each: (settings.index(each.also), each.tokens))
+    foretold = {each.measured.key: each.prediction.goodput for each in checked}
     for concurrency in plan.concurrencies:
         for candidate in candidates:
             found = measured.get((candidate, concurrency, False))
             prediction = foreseen.get((candidate, concurrency))
             if found is not None:
-                yield _measured_row(found, prediction, id(found) in used, plan.bound)
+                yield _measured_row(found, prediction, foretold.get(found.key), id(found) in used, plan.bound)
             elif prediction is not None:
                 yield _predicted_row(prediction)
 
 
-def _measured_row(found: Measurement, prediction: Prediction | None, used: bool, bound: LatencyBound) -> TunedRow:
+def _measured_row(
+    found: Measurement, prediction: Prediction | None, foretold: float | None, used: bool, bound: LatencyBound
+) -> TunedRow:
     interval = goodput_interval(found, bound)
     goodput = found.goodput(bound)
-    error = prediction.goodput / goodput - 1 if prediction and goodput and not used else None
     return TunedRow(
         candidate=found.candidate,
         concurrency=found.concurrency,
@@ -158,7 +162,8 @@ def _measured_row(found: Measurement, prediction: Prediction | None, used: bool,
         tokens_per_s=found.tokens_per_s,
         within_bound=sum(map(bound.met_by, found.requests)) / len(found.requests),
         predicted=prediction.goodput if prediction else None,
-        prediction_error=error,
+        foretold=foretold,
+        prediction_error=foretold / goodput - 1 if foretold is not None and goodput else None,
         acceptance_length=found.acceptance_length,
         rates=found.rates,
         draft_steps=found.draft_steps,
@@ -182,6 +187,7 @@ def _predicted_row(prediction: Prediction) -> TunedRow:
         tokens_per_s=None,
         within_bound=None,
         predicted=prediction.goodput,
+        foretold=prediction.goodput,
         prediction_error=None,
         acceptance_length=prediction.acceptance_length,
         rates=(),

@@ -13,7 +13,7 @@ from dspark_cli.facts.tuning import NO_BOUND, Candidate, LatencyBound, Measureme
 from dspark_cli.tuning.block_length import block_effect
 from dspark_cli.tuning.candidates import Also, all_candidates, parse_also, parse_counts, used_to_predict
 from dspark_cli.tuning.plan import TuningPlan, Visit, next_visit, outlook, predictions
-from dspark_cli.tuning.prediction import cost_model, error_left_out
+from dspark_cli.tuning.prediction import cost_model, left_out
 from tests.measurements import RATES, measurement
 
 TOKENS = tuple(range(1, 8))
@@ -59,7 +59,10 @@ def test_a_world_as_the_model_takes_it_is_predicted_to_the_percent() -> None:
         assert foreseen.tokens_per_s == pytest.approx(real.tokens_per_s, rel=0.02)
         assert foreseen.acceptance_length == pytest.approx(real.acceptance_length, rel=0.02)
         assert foreseen.step_s == pytest.approx(real.step_s, rel=0.02)
-    assert error_left_out(model) == pytest.approx(0.0, abs=0.02)
+    middle = left_out(model)
+    assert middle is not None
+    assert middle.measured.candidate.tokens == 4
+    assert middle.error == pytest.approx(0.0, abs=0.02)
 
 
 @given(st.floats(0.1, 10), st.floats(0.0, 2.0), st.lists(st.floats(0.0, 0.95), min_size=7, max_size=7))

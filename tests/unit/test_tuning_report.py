@@ -60,6 +60,10 @@ def test_a_measured_a_predicted_and_a_failed_candidate_are_told_apart(shown: io.
 
     rows = {(row.candidate.tokens, row.concurrency): row for row in report.rows}
     assert rows[4, 1].used_to_predict
+    assert rows[4, 1].foretold is not None
+    assert rows[4, 1].prediction_error is not None
+    assert rows[7, 1].used_to_predict
+    assert rows[7, 1].foretold is None
     assert rows[2, 1].measured
     assert not rows[2, 1].used_to_predict
     assert rows[5, 1].goodput is None

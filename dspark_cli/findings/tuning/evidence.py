@@ -3,29 +3,16 @@
 from dataclasses import dataclass
 
 from dspark_cli.facts.tuning import (
+    Checked,
     Drift,
     FailedCandidate,
     LatencyBound,
     Measurement,
-    Prediction,
     Schedule,
     TuningQuestion,
 )
 from dspark_cli.tuning.block_length import BlockEffect
 from dspark_cli.tuning.verdict import LoadVerdict
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A prediction and the measurement that was not used for it."""
-
-    prediction: Prediction
-    measured: Measurement
-
-    @property
-    def error(self) -> float:
-        """predicted / measured - 1."""
-        return self.prediction.tokens_per_s / self.measured.tokens_per_s - 1
 
 
 @dataclass(frozen=True)

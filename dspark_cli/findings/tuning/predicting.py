@@ -13,7 +13,7 @@ POOR_FROM = 0.15
 def check(evidence: TuningEvidence) -> Iterator[Finding | NotChecked]:
     errors = [abs(each.error) for each in evidence.checked]
     if not errors:
-        yield NotChecked(GOOD, "every measured candidate was used to predict; --all with more --tokens would check it")
+        yield NotChecked(GOOD, "no measured number lies between two others; --all with more --tokens would check it")
     else:
         yield _quality(errors)
     shown = [effect for effect in evidence.effects if effect.shown]
@@ -41,8 +41,8 @@ def _quality(errors: list[float]) -> Finding:
     return Finding(
         POOR if poor else GOOD,
         Severity.WARNING if poor else Severity.INFO,
-        f"{len(errors)} measurement{'s' * (len(errors) != 1)} that were not used to predict differ from their "
-        f"prediction by {mean:.1%} on average, {worst:.1%} at most",
+        f"measured throughput and its prediction from other measurements differ by {mean:.1%} on average, "
+        f"{worst:.1%} at most, in {len(errors)} case{'s' * (len(errors) != 1)}",
         {"checked": len(errors), "mean_error": round(mean, 4), "worst_error": round(worst, 4)},
         "measure everything: --all, on a machine that does nothing else"
         if poor
