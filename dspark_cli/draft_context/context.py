@@ -26,6 +26,12 @@ class RowStore:
     groups: tuple[GroupRows, ...]
     written: WrittenRows
 
+    def forget(self) -> None:
+        """As if no row had been written."""
+        self.written.forget()
+        for group in self.groups:
+            group.rows.recorded.zero_()
+
 
 @dataclass(frozen=True)
 class Kernels:
@@ -149,7 +155,7 @@ class DraftContext:
     def forget(self) -> None:
         """The caches have lost their content."""
         with torch.inference_mode():
-            self.store.written.forget()
+            self.store.forget()
 
     def totals(self) -> dict[str, int]:
         """What `counts` holds, by name. Waits for the device."""

@@ -1,4 +1,4 @@
-"""How long rows that nobody reads are remembered, in cachefuls: times the rows that the GPU's draft cache holds."""
+"""How long rows that left the draft cache are remembered, in cachefuls: times the rows that it holds."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ logger = logging.getLogger("vllm.dspark_tool")
 VARIABLE = "VLLM_DSPARK_REMEMBERED_CACHEFULS"
 """vLLM hands variables that begin with VLLM_ to its workers, under Ray too."""
 IN_THE_CACHE = 1
-"""vLLM itself evicts what was not read for a cacheful."""
+"""Nothing comes back. Rows that stay where they are, are known with their slots."""
 BEHIND_A_CONNECTOR = 15
 """What left the GPU may come back from a larger tier. 128 to 256 bytes a slot; its KV takes a hundred times that."""
 MOST = 255

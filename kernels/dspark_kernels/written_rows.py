@@ -1,12 +1,16 @@
 """Which rows of context KV the drafter has written, remembered by content.
 
 A *row* is what a draft step stores for one token: the K and V of that position in every draft layer. When it is stored,
-its fingerprint - made of the token, the position and a sample of the stored cells - goes into a Bloom filter. When a
-request is admitted with restored tokens, the rows that lie in its slots are fingerprinted again and looked up. A row
-that is found was written by this drafter, with this content, for this token at this position, whichever way it came
-back: a prefix hit, a connector, another slot. A row that nobody wrote, that was damaged, or that a draft query wrote
-over is not found. Nothing has to be cleared. A request may be admitted in the very step that stores the rows it has
-restored, for another request that came with it: such rows are *coming*, and count as found before they are there.
+its fingerprint - made of the token, the position and a sample of the stored cells - is kept twice: with the slot, and
+in a Bloom filter. When a request is admitted with restored tokens, the rows that lie in its slots are fingerprinted
+again and looked up. A row that is found was written by this drafter, with this content, for this token at this
+position, whichever way it came back: a prefix hit, a connector, another slot. A row that nobody wrote, that was
+damaged, or that a draft query wrote over is not found. Nothing has to be cleared. A request may be admitted in the very
+step that stores the rows it has restored, for another request that came with it: such rows are *coming*, and count as
+found before they are there.
+
+With the slot a row is known as long as it lies where it was written, however long a running request keeps it there. The
+filter knows rows that left and came back, to whatever slot.
 
 The filter has two generations. Rows go into the current one, and a row that is found is put there too; when the current
 one is full, the older is emptied and becomes the current. A generation takes the rows of one more cacheful than are to
@@ -43,10 +47,12 @@ MOST_ROWS = 1 << 30
 
 @dataclass(frozen=True)
 class RowCells:
-    """The rows of one draft group: its layers' caches by address, so that one launch reads all of them.
+    """The rows of one draft group: its layers' caches by address, so that one launch reads all of them; and what was
+    recorded of them.
 
     samples: [layers, block_size, SAMPLES], offsets of the cells in a fingerprint. cells: [layers, block_size, cells a
-    slot], all of them. addresses, strides: int64 [layers], strides in elements a block.
+    slot], all of them. addresses, strides: int64 [layers], strides in elements a block. recorded: int32 [num_slots], 32
+    bits of the fingerprint of the row that was recorded last at each slot. All keep their memory for life.
     """
 
     layers: tuple[LayerCells, ...]
@@ -56,11 +62,12 @@ class RowCells:
     cells: torch.Tensor
     addresses: torch.Tensor
     strides: torch.Tensor
+    recorded: torch.Tensor
 
     @property
     def num_slots(self) -> int:
         """Slots of the smallest layer; one at or behind it is nobody's."""
-        return min(layer.num_slots for layer in self.layers)
+        return self.recorded.shape[0]
 
 
 def row_cells(layers: Sequence[LayerCells]) -> RowCells:
@@ -81,6 +88,7 @@ def row_cells(layers: Sequence[LayerCells]) -> RowCells:
         cells=torch.stack([padded(layer.cells, most) for layer in layers]).contiguous(),
         addresses=torch.tensor([layer.elements.data_ptr() for layer in layers], dtype=torch.int64, device=device),
         strides=torch.tensor([layer.block_stride for layer in layers], dtype=torch.int64, device=device),
+        recorded=torch.zeros(min(layer.num_slots for layer in layers), dtype=torch.int32, device=device),
     )
 
 
@@ -206,6 +214,12 @@ def fingerprint(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def slot_mark(first: tl.tensor, second: tl.tensor) -> tl.tensor:
+    """What is kept of a fingerprint with the slot."""
+    return (first ^ second).to(tl.int32, bitcast=True)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def row_bits(second: tl.tensor) -> tl.tensor:
     """BITS_A_ROW bits of a 64-bit word, some of them perhaps the same."""
     one = tl.full(second.shape, 1, tl.uint64)
@@ -237,6 +251,7 @@ def record_kernel(
     addresses: tl.tensor,
     strides: tl.tensor,
     samples: tl.tensor,
+    recorded: tl.tensor,
     num_layers: tl.tensor,
     block_size: tl.tensor,
     num_slots: tl.tensor,
@@ -248,8 +263,8 @@ def record_kernel(
     sample_count: tl.constexpr,
     rows: tl.constexpr,
 ) -> None:
-    """Put the rows at `slots` into the current generation, and count those that were not in it; -1 and slots out of
-    range are skipped. Grid: (ceil(count / rows),)."""
+    """Keep the rows at `slots` with their slots and in the current generation, and count those that were not in it; -1
+    and slots out of range are skipped. Grid: (ceil(count / rows),)."""
     row = tl.program_id(0) * rows + tl.arange(0, rows)
     slot = tl.load(slots + row, mask=row < count, other=-1).to(tl.int64)
     live = (slot >= 0) & (slot < num_slots)
@@ -269,6 +284,7 @@ def record_kernel(
         element_bytes,
         sample_count,
     )
+    tl.store(recorded + slot, slot_mark(first, second), mask=live)
     word = (first & (num_words - 1).to(tl.uint32)).to(tl.int64) + tl.load(current).to(tl.int64) * num_words
     put(words + word, row_bits(second), live, taken)
 
@@ -309,6 +325,7 @@ def check_kernel(
     addresses: tl.tensor,
     strides: tl.tensor,
     samples: tl.tensor,
+    recorded: tl.tensor,
     num_layers: tl.tensor,
     block_size: tl.tensor,
     num_slots: tl.tensor,
@@ -385,7 +402,8 @@ def check_kernel(
     newer = tl.load(current).to(tl.int64)
     in_newer = tl.load(words + newer * num_words + word, mask=readable, other=0) & bits == bits
     in_older = tl.load(words + (1 - newer) * num_words + word, mask=readable, other=0) & bits == bits
-    found = readable & (in_newer | in_older)
+    in_place = tl.load(recorded + slot, mask=readable, other=0) == slot_mark(first, second)
+    found = readable & (in_place | in_newer | in_older)
     comes = readable & (tl.load(coming + slot, mask=readable, other=0) != 0)
     if zeroing:
         unwritten = readable & ~(found | comes)
@@ -434,6 +452,7 @@ def record_written_rows(
         rows.addresses,
         rows.strides,
         rows.samples,
+        rows.recorded,
         len(rows.layers),
         rows.block_size,
         rows.num_slots,
@@ -543,6 +562,7 @@ def _check(
         rows.addresses,
         rows.strides,
         rows.samples,
+        rows.recorded,
         len(rows.layers),
         rows.block_size,
         rows.num_slots,

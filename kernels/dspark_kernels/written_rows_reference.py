@@ -38,6 +38,7 @@ def record_written_rows_reference(
     if live.shape[0] == 0:
         return
     first, second = fingerprint_reference(rows, slots[live], tokens[live], positions[live])
+    rows.recorded[slots[live].long()] = _slot_mark(first, second)
     _put(filter_, first & (filter_.words.shape[1] - 1), _bits(second))
 
 
@@ -108,9 +109,11 @@ def _look_up(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Whether each row is found, its word in a generation, and its bits there."""
     readable = _readable(rows, slots)
-    first, second = fingerprint_reference(rows, torch.where(readable, slots, 0), tokens, positions)
+    slots = torch.where(readable, slots, 0)
+    first, second = fingerprint_reference(rows, slots, tokens, positions)
     word, bits = first & (filter_.words.shape[1] - 1), _bits(second)
-    return readable & ((filter_.words[:, word] & bits) == bits).any(0), word, bits
+    in_place = rows.recorded[slots] == _slot_mark(first, second)
+    return readable & (in_place | ((filter_.words[:, word] & bits) == bits).any(0)), word, bits
 
 
 def _put(filter_: WrittenRows, word: torch.Tensor, bits: torch.Tensor) -> None:
@@ -123,6 +126,11 @@ def _put(filter_: WrittenRows, word: torch.Tensor, bits: torch.Tensor) -> None:
         generation[word] |= bits
         late = (generation[word] & bits) != bits
         word, bits = word[late], bits[late]
+
+
+def _slot_mark(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    mark = first ^ second
+    return (mark - ((mark >> 31) << 32)).int()
 
 
 def _bits(second: torch.Tensor) -> torch.Tensor:

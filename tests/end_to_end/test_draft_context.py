@@ -125,6 +125,19 @@ def test_requests_that_come_together_see_what_one_of_them_writes(measured: Serve
     assert counted == {"admissions": len(together) - 1, "valid_tokens": hit, "hidden_tokens": 0}
 
 
+def test_rows_are_known_where_they_were_written_however_much_was_written_since(
+    measured: Server, whole: list[str]
+) -> None:
+    """As where a request runs for long, and others come to share its blocks."""
+    drafted(measured, whole)
+    measured.call("turn_filter_over")
+
+    warm, counted = drafted(measured, whole)
+
+    assert counted["valid_tokens"] == warm.hits > 0
+    assert counted["hidden_tokens"] == 0
+
+
 def beside_a_long_request(server: Server, texts: list[str], *faults: str) -> list[int]:
     """Have `texts` prefilled over a dirty pool while a request beyond the drafter's length runs; whole blocks of each.
 

@@ -73,6 +73,16 @@ class DraftFaults:
         HERE.context.policy = Policy(policy)
         return policy
 
+    def turn_filter_over(self) -> str:
+        """What a few cachefuls of other rows do to the patched runtime's filter: it knows no row any more."""
+        from dspark_cli.draft_context.installed import HERE
+
+        assert HERE.context is not None, HERE.inactive
+        with torch.inference_mode():
+            for _ in range(2):
+                HERE.context.store.written.start_generation()
+        return "turned over"
+
     def record_steps(self, noise: float = 0.0) -> str:
         """From now on keep what every draft step drafts and hides, until `recorded_steps`; with `noise`, beside
         stale-noise of that spread. Both model runners."""

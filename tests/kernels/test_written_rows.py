@@ -79,6 +79,11 @@ class Store:
         find_unwritten_rows(self.written, self.groups, admission, past)
         return int(past)
 
+    def forget_slots(self) -> None:
+        """As if all rows had come back to other slots: the filter alone knows them."""
+        for group in self.groups:
+            group.rows.recorded.zero_()
+
     def memory(self) -> list[torch.Tensor]:
         return [layer.elements.clone() for group in self.groups for layer in group.rows.layers]
 
@@ -252,11 +257,13 @@ def test_padding_and_slots_behind_the_cache_are_not_recorded(device: torch.devic
     record_written_rows(store.written, rows, slots, anything, anything)
 
     assert not store.written.words.any()
+    assert not rows.recorded.any()
 
 
 def test_a_row_that_is_read_survives_any_number_of_generations(device: torch.device) -> None:
     store = store_of([DraftGroup(16)], device)
     store.record(0, range(48))
+    store.forget_slots()
     answers = []
 
     for _ in range(5):
@@ -269,6 +276,7 @@ def test_a_row_that_is_read_survives_any_number_of_generations(device: torch.dev
 def test_a_row_that_is_not_read_is_forgotten_after_two_generations(device: torch.device) -> None:
     store = store_of([DraftGroup(16)], device)
     store.record(0, range(48))
+    store.forget_slots()
     store.written.start_generation()
     words = store.written.words.clone()
 
@@ -355,16 +363,41 @@ def test_a_row_is_forgotten_after_as_many_cachefuls_as_were_asked_for_and_not_be
         tokens = int32([200_000 + 16 * step + row for row in range(16)], device)
         record_written_rows(store.written, store.groups[0].rows, store.slots(0, 1, range(16)), tokens, tokens)
 
+    store.forget_slots()
     assert store.past_unwritten(0, 48) == (48 if forgotten else 0)
 
 
-def test_a_row_can_be_forgotten_on_demand(device: torch.device) -> None:
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "reference"])
+def test_a_row_is_known_in_the_slot_where_it_was_written_whatever_else_is_written_since(
+    device: torch.device, kernel: bool
+) -> None:
+    store = store_of([DraftGroup(16), DraftGroup(8)], device, layers=3)
+    store.record(0, range(90), kernel=kernel)
+    store.written.forget()
+    layer = store.groups[1].rows.layers[2]
+
+    before = store.past_unwritten(0, 90)
+    layer.elements[store.row(1, 2, 0, 60)[0]] += 1
+    damaged = store.past_unwritten(0, 90)
+    layer.elements[store.row(1, 2, 0, 60)[0]] -= 1
+    store.record(0, range(30, 31), kernel=kernel)
+    store.token_ids[0, 30] += 1
+
+    assert before == 0
+    assert damaged == 61
+    assert store.past_unwritten(0, 90) == 31, "the token of the row is another"
+
+
+def test_a_row_is_not_known_in_a_slot_where_another_was_written(device: torch.device) -> None:
     store = store_of([DraftGroup(16)], device)
     store.record(0, range(48))
-
     store.written.forget()
+    old, new = store.slots(0, 0, range(16, 32)), store.slots(0, 1, range(64, 80))
+    for cells in store.groups[0].rows.layers:
+        cells.elements[cells.at(new)] = cells.elements[cells.at(old)]
+    store.tables[0][0, 1] = store.tables[0][1, 4]
 
-    assert store.past_unwritten(0, 48) == 48
+    assert store.past_unwritten(0, 48) == 32
 
 
 def test_a_full_filter_finds_about_one_in_600_rows_that_nobody_wrote(device: torch.device) -> None:
