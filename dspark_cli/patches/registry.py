@@ -24,6 +24,7 @@ from dspark_cli.patches.rows import (
     refuse_backend_without_dcp,
     refuse_mixed_specs_without_hma,
     skipped_drafter,
+    sums_without_pynccl,
     trailing_block_drop,
     unaligned_restores,
     unwrap_uniform_specs,
@@ -60,6 +61,7 @@ PATCHES: tuple[Patch, ...] = (
     dcp_slot_mapping.PATCH,
     dcp_metadata.PATCH,
     dcp_after_wake_up.PATCH,
+    sums_without_pynccl.PATCH,
     refuse_backend_without_dcp.PATCH,
     refuse_mixed_specs_without_hma.PATCH,
 )
