@@ -258,7 +258,10 @@ def test_what_is_not_asked_for_stops_nothing(changed: VllmInstall) -> None:
 
 def test_a_depth_of_0_needs_what_keeps_it(installed: VllmInstall, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
-    assert patched_runtime(installed, wanted("off"), WITH_DEPTH_0).patches == ("one_width_draft_graphs", "sums_without_pynccl")
+    assert patched_runtime(installed, wanted("off"), WITH_DEPTH_0).patches == (
+        "one_width_draft_graphs",
+        "sums_without_pynccl",
+    )
 
     unread = tuple(replace(patch, readings=()) for patch in PATCHES)
     monkeypatch.setattr(module, "PATCHES", unread)

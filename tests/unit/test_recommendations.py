@@ -325,6 +325,28 @@ CASES = (
         config={TOKENS: 15, **FA},
     ),
     Case(
+        "context parallelism with target attention that knows nothing of it",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-tp", "2", "-dcp", "2", "--attention-backend", "triton_attn"),
+        config={TOKENS: 15, **FA},
+        refused=("dcp-target-backend",),
+    ),
+    Case(
+        "the same target attention without context parallelism",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-tp", "2", "--attention-backend", "TRITON_ATTN"),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "context parallelism without the hybrid manager, which keeps both groups",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-tp", "2", "-dcp", "2", "--disable-hybrid-kv-cache-manager", "--attention-backend", "FLASH_ATTN"),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
         "context parallelism with a connector and without the hybrid manager",
         QWEN,
         gpu="h200",

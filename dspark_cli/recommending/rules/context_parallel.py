@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from dspark_cli.findings.cache.dcp_backend import KNOWS_NO_CONTEXT_PARALLELISM
 from dspark_cli.findings.finding import Confidence, Finding, NotChecked, Severity
 from dspark_cli.recommending.recommendation import Choice
 from dspark_cli.recommending.situation import CONNECTOR, HYBRID_OFF, Situation
 
 DCP = "--decode-context-parallel-size"
+BACKEND = "--attention-backend"
 FIRST_REPLICATED = (0, 31)
 RIGHT_FOR_EQUAL_HEADS = (0, 29)
 Evidence = dict[str, int | float | str | bool | None]
@@ -43,6 +45,18 @@ def _sharded(situation: Situation, ranks: int) -> Iterator[Finding]:
             "vLLM 0.31 or later, or --decode-context-parallel-size 1",
             source="patches dcp_specs, dcp_slot_mapping; native since 0.31",
             confidence=Confidence.LIKELY if in_part else Confidence.CERTAIN,
+        )
+    backend = (situation.options.text(BACKEND) or "").upper()
+    if backend in KNOWS_NO_CONTEXT_PARALLELISM:
+        yield Finding(
+            "dcp-target-backend",
+            Severity.ERROR,
+            f"{backend} reads the whole cache of one rank, so the target cannot be sharded with it: vLLM's workers end"
+            " at start-up",
+            {**evidence, "attention_backend": backend},
+            f"{BACKEND} FLASH_ATTN (or FLASHINFER), or leave it out; the drafter may have {backend} all the same",
+            source="vLLM 0.33 on two H200: DCP not supported; the drafter with TRITON_ATTN started there",
+            confidence=Confidence.CERTAIN,
         )
     if situation.hybrid_off and situation.options.text(CONNECTOR) is not None:
         yield Finding(
