@@ -6,7 +6,8 @@
 Each pair sends the same requests to both at the same time: once on an empty prefix cache and once with every prompt
 restored. Both servers share whatever else happens on the machine, so their times compare the runtime alone; one after
 the other they differ by tens of percent from one second to the next. Pairs are short and many, for a core that is held
-up spoils one pair and not the median; with --pids the servers change cores with every pair. Where both round alike they
+up spoils one pair and not the median. With every pair the servers change turns in being asked first, for the client
+takes its time too, and with --pids they change cores. Where both round alike they
 also draft alike; where they do not, the ratio of draft steps a second compares them at equal acceptance.
 
 Steps are timed in the workers: in the patched one some through the runtime and some past it, in turns, which is
@@ -100,7 +101,9 @@ def main() -> int:
             for turn in range(given.pairs):
                 if places:
                     places.swap(turn)
-                pairs.append(_pair(batch, traffic, *_rounds((stock, patched), batch, traffic, given.tokens)))
+                in_turn = (stock, patched) if turn // 2 % 2 == 0 else (patched, stock)
+                rounds = dict(zip(in_turn, _rounds(in_turn, batch, traffic, given.tokens), strict=True))
+                pairs.append(_pair(batch, traffic, rounds[stock], rounds[patched]))
             named = f"batch {batch}, {traffic}"
             steps[named] = {
                 "patched server": _draft_steps(patched, batch, traffic, given.tokens),
@@ -161,7 +164,8 @@ def _median(values: Sequence[float]) -> str:
 def _rounds(
     servers: Sequence[Server], batch: int, traffic: str, tokens: int, rounds_of: dict[int, int] = ROUNDS
 ) -> list[Round]:
-    """Some rounds of requests on each server, all at once, on a prefix cache that is empty, or has every prompt."""
+    """Some rounds of requests on each server, all at once, on a prefix cache that is empty, or has every prompt; one
+    of the servers is asked a moment before the other."""
     prompts = long_prompts(batch * rounds_of.get(batch, 1), 2)
     for server in servers:
         server.empty_prefix_cache()
@@ -169,13 +173,16 @@ def _rounds(
             server.complete(prompts, 1, batch)
     before = [server.counters() for server in servers]
 
-    async def timed(server: Server) -> tuple[float, list[str]]:
-        started = time.perf_counter()
-        answers = await server.completions(prompts, tokens, batch, {"ignore_eos": True})
-        return time.perf_counter() - started, [answer["text"] for answer in answers]
+    async def timed(server: Server, all_ready: asyncio.Barrier) -> tuple[float, list[str]]:
+        async with server.client(batch) as client:
+            await all_ready.wait()
+            started = time.perf_counter()
+            answers = await server.completions(client, prompts, tokens, {"ignore_eos": True})
+            return time.perf_counter() - started, [answer["text"] for answer in answers]
 
     async def all_at_once() -> list[tuple[float, list[str]]]:
-        return await asyncio.gather(*(timed(server) for server in servers))
+        all_ready = asyncio.Barrier(len(servers))
+        return await asyncio.gather(*(timed(server, all_ready) for server in servers))
 
     rounds = []
     for server, counted, (wall, texts) in zip(servers, before, asyncio.run(all_at_once()), strict=True):

@@ -78,7 +78,12 @@ class Server:
         self, texts: Sequence[str], max_tokens: int, concurrency: int = 1, **options: object
     ) -> list[dict[str, Any]]:
         """The first choice of each text's completion, with its usage, at temperature 0; in order."""
-        return asyncio.run(self.completions(texts, max_tokens, concurrency, options))
+
+        async def all_of_them() -> list[dict[str, Any]]:
+            async with self.client(concurrency) as client:
+                return await self.completions(client, texts, max_tokens, options)
+
+        return asyncio.run(all_of_them())
 
     @contextmanager
     def generating(self, text: str, max_tokens: int) -> Iterator[None]:
@@ -94,20 +99,22 @@ class Server:
             if reading.ended:
                 raise EndedEarly(f"the answer had ended before: {reading.lines} lines, the last {reading.last[:400]!r}")
 
-    async def completions(
-        self, texts: Sequence[str], max_tokens: int, concurrency: int, options: dict[str, object]
-    ) -> list[dict[str, Any]]:
+    def client(self, concurrency: int) -> httpx.AsyncClient:
+        """For so many requests at a time."""
         limits = httpx.Limits(max_connections=concurrency, keepalive_expiry=IDLE_FOR_AT_MOST_S)
-        async with httpx.AsyncClient(limits=limits, timeout=300) as client:
+        return httpx.AsyncClient(limits=limits, timeout=300)
 
-            async def one(text: str) -> dict[str, Any]:
-                body = {"model": "tiny", "prompt": text, "max_tokens": max_tokens, "temperature": 0, **options}
-                answer = await client.post(f"{self.url}/v1/completions", json=body)
-                answer.raise_for_status()
-                said = answer.json()
-                return {**said["choices"][0], "usage": said["usage"]}
+    async def completions(
+        self, client: httpx.AsyncClient, texts: Sequence[str], max_tokens: int, options: dict[str, object]
+    ) -> list[dict[str, Any]]:
+        async def one(text: str) -> dict[str, Any]:
+            body = {"model": "tiny", "prompt": text, "max_tokens": max_tokens, "temperature": 0, **options}
+            answer = await client.post(f"{self.url}/v1/completions", json=body)
+            answer.raise_for_status()
+            said = answer.json()
+            return {**said["choices"][0], "usage": said["usage"]}
 
-            return list(await asyncio.gather(*(one(text) for text in texts)))
+        return list(await asyncio.gather(*(one(text) for text in texts)))
 
 
 class EndedEarly(Exception):
