@@ -37,7 +37,8 @@ class ContextCounters:
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """One worker's patched runtime. `witness` is how it tells valid slots from stale ones.
+    """One worker's patched runtime. `witness` is how it tells valid slots from stale ones, `draft_backends` the
+    attention backends of its draft layers, where it says.
 
     One that is not active and has no `inactive_reason` waits for its first draft step.
     """
@@ -49,6 +50,7 @@ class WorkerContext:
     engine: int = 0
     witness: str | None = None
     inactive_reason: str | None = None
+    draft_backends: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

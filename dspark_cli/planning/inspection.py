@@ -86,7 +86,11 @@ def judge_server(summary: CacheSummary) -> ServerCacheReport:
 
 
 def _report_of_engine(worker: WorkerCache, summary: CacheSummary) -> CacheReport:
-    checked = check_cache(CacheEvidence(worker.plan, None, summary.vllm and release_of(summary.vllm)))
+    workers = summary.draft_context.workers if summary.draft_context else ()
+    told = {backend for each in workers for backend in each.draft_backends}
+    checked = check_cache(
+        CacheEvidence(worker.plan, None, summary.vllm and release_of(summary.vllm), tuple(sorted(told)))
+    )
     return CacheReport(
         vllm=f"vLLM {summary.vllm}" if summary.vllm else "vLLM",
         made_for=f"{worker.plan.platform} of {summary.where} ({', '.join(worker.workers)})",

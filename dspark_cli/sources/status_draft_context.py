@@ -131,6 +131,7 @@ def _worker(told: ToldWorker) -> WorkerContext:
         engine=told.engine,
         witness=told.witness,
         inactive_reason=told.inactive_reason,
+        draft_backends=told.draft_backends or (),
     )
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from dspark_cli.errors import BadInput, CannotSay, NotFit
 from dspark_cli.facts.cache_summary import CacheSource, EngineCache
+from dspark_cli.findings.finding import Severity
+from dspark_cli.planning.inspection import judge_server
 from dspark_cli.sources.bounded_get import LARGEST_BODY
 from dspark_cli.sources.cache_metrics import summary_of_metrics
 from dspark_cli.sources.running_cache import read_running_cache, summary_of_status
@@ -28,9 +30,9 @@ from dspark_cli.sources.server_status import (
 from tests.local_server import Respond, server_that
 from tests.paths import FIXTURES
 
-TWO_RANKS, TWO_STAGES, TWO_ENGINES, TWO_GROUPS = (
+TWO_RANKS, TWO_STAGES, TWO_ENGINES, TWO_GROUPS, CONTEXT_PARALLEL = (
     (FIXTURES / "status" / f"{name}.json").read_bytes()
-    for name in ("two-ranks", "two-stages", "two-engines", "two-groups")
+    for name in ("two-ranks", "two-stages", "two-engines", "two-groups", "context-parallel-0.33-h200")
 )
 METRICS = (FIXTURES / "metrics-0.32-cpu-dflash.txt").read_bytes()
 TWO_ENGINES_METRICS = (FIXTURES / "status" / "two-engines.metrics.txt").read_text()
@@ -97,7 +99,7 @@ def test_a_recorded_status_is_read_as_the_plan_it_is() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["two-ranks", "two-stages", "two-groups"])
+@pytest.mark.parametrize("name", ["two-ranks", "two-stages", "two-groups", "context-parallel-0.33-h200"])
 def test_the_plugin_and_the_metrics_of_one_server_agree(name: str) -> None:
     status = parse_status((FIXTURES / "status" / f"{name}.json").read_bytes(), "here")
     page = (FIXTURES / "status" / f"{name}.metrics.txt").read_text()
@@ -534,3 +536,16 @@ def test_where_nothing_answers_the_error_says_so() -> None:
 def test_what_is_no_url_is_bad_input(url: str) -> None:
     with pytest.raises(BadInput):
         read_running_cache(url)
+
+
+def test_an_engine_that_tells_its_drafters_backend_is_judged_on_it() -> None:
+    other = CONTEXT_PARALLEL.replace(b'"FLASH_ATTN"', b'"FLASHMLA"')
+
+    trusted, doubted = (
+        judge_server(summary_of_status(parse_status(told, "here"), "here")).reports[0]
+        for told in (CONTEXT_PARALLEL, other)
+    )
+
+    assert [group.sharded for group in trusted.plan.groups] == [True, True, False]
+    assert "dcp-backend" not in {each.id for each in (*trusted.findings, *trusted.not_checked)}
+    assert [finding.id for finding in doubted.findings if finding.severity is Severity.ERROR] == ["dcp-backend"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_cli.findings.cache.evidence import CacheEvidence
-from dspark_cli.findings.cache.replicated_draft import draft_backends, geometry, replicated_draft_groups
+from dspark_cli.findings.cache.replicated_draft import geometry, replicated_draft_groups
 from dspark_cli.findings.finding import Finding, NotChecked, Severity
 
 ID = "dcp-backend"
@@ -21,9 +21,9 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
     plan = evidence.plan
     if not replicated_draft_groups(plan):
         return
-    if not plan.layer_kinds:
-        yield NotChecked(ID, "a running engine does not say which attention backend its drafter has")
-    for backend in draft_backends(plan):
+    if not evidence.draft_backends:
+        yield NotChecked(ID, "the engine does not say which attention backend its drafter has")
+    for backend in evidence.draft_backends:
         if backend in ASKS_ITS_OWN_GROUP + KNOWS_NO_CONTEXT_PARALLELISM:
             continue
         wrong = ASKS_THE_GLOBAL_GROUP in backend

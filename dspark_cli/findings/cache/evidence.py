@@ -22,6 +22,13 @@ class CacheEvidence:
     """The target without its drafter, under the same settings."""
     release: str | None
     """Of vLLM, such as 0.32."""
+    told_backends: tuple[str, ...] = ()
+    """Attention backends of the draft layers, as a running engine tells them."""
+
+    @property
+    def draft_backends(self) -> list[str]:
+        planned = (kind.backend for kind in self.plan.layer_kinds if kind.role == "draft")
+        return sorted({*planned, *self.told_backends})
 
     def release_is_at_least(self, wanted: str) -> bool | None:
         """None where the release is not known."""

@@ -4,8 +4,6 @@ vLLM knows such caches since 0.31 (`dcp_sharded` of a cache specification): `DFl
 latent attention at one rank, and `GPUModelRunner.get_kv_cache_spec` clears the flag of its layers.
 """
 
-from collections.abc import Iterator
-
 from dspark_cli.facts.cache_plan import CachePlan, KVCacheGroup
 
 
@@ -24,7 +22,3 @@ def geometry(plan: CachePlan) -> dict[str, int | float | str | bool | None]:
         "replicated_draft_groups": len(replicated),
         "draft_layers": sum(group.draft_layers for group in replicated),
     }
-
-
-def draft_backends(plan: CachePlan) -> Iterator[str]:
-    yield from sorted({kind.backend for kind in plan.layer_kinds if kind.role == "draft"})
