@@ -6,8 +6,8 @@
 Each pair sends the same requests to both at the same time: once on an empty prefix cache and once with every prompt
 restored. Both servers share whatever else happens on the machine, so their times compare the runtime alone; one after
 the other they differ by tens of percent from one second to the next. Pairs are short and many, for a core that is held
-up spoils one pair and not the median. With every pair the servers change turns in being asked first, for the client
-takes its time too, and with --pids they change cores. Where both round alike they
+up spoils one pair and not the median. With every second pair the servers change turns in being asked first, for the
+client takes its time too, and with --pids they change cores with every pair. Where both round alike they
 also draft alike; where they do not, the ratio of draft steps a second compares them at equal acceptance.
 
 Steps are timed in the workers: in the patched one some through the runtime and some past it, in turns, which is

@@ -21,9 +21,8 @@ from typing import Any
 
 import httpx
 
-from dspark_cli.sources.completions import IDLE_FOR_AT_MOST_S
 from tests.live_server import prompts
-from tests.measured_server import Server, long_prompts, write_json
+from tests.measured_server import IDLE_FOR_AT_MOST_S, Server, long_prompts, write_json
 
 SEED = 20261129
 TEMPERATURES = (0, 0, 0.8)

@@ -12,10 +12,12 @@ from typing import Any
 
 import httpx
 
-from dspark_cli.sources.completions import IDLE_FOR_AT_MOST_S
 from dspark_cli.status_plugin.counters_question import MOMENT_S
 from tests.live_server import call_workers, prompts
 
+IDLE_FOR_AT_MOST_S = 2.0
+"""A connection that is used again. vLLM closes one after 5 s, as httpx would: then now and then a request goes to one
+that is just being closed."""
 COUNTERS = {
     "drafts": "spec_decode_num_drafts",
     "accepted": "spec_decode_num_accepted_tokens",

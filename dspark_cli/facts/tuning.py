@@ -269,6 +269,8 @@ class PredictionQuality:
     worst_error: float | None
     spared: int
     """Candidates without a run: ruled out, or not reached where the tune ended early."""
+    partly: int
+    """Candidates that were measured under some loads and not under all."""
 
 
 @dataclass(frozen=True)

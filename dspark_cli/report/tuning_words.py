@@ -65,8 +65,10 @@ def prediction_sentence(report: TuningReport) -> str | None:
     unfinished = report.interrupted or report.stopped is not None
     why = "not measured yet" if unfinished else "ruled out without a run"
     spared = f"{quality.spared} candidate{'s were' if quality.spared != 1 else ' was'} {why}"
+    if unfinished and quality.partly:
+        spared += f", {quality.partly} not under every load"
     if quality.mean_error is None or quality.worst_error is None:
-        return f"{spared}." if quality.spared else None
+        return f"{spared}." if quality.spared or (unfinished and quality.partly) else None
     return (
         f"Predicted tokens/s of {quality.checked} measurement{'s' * (quality.checked != 1)}, from others: "
         f"{quality.mean_error:.1%} off on average, {quality.worst_error:.1%} at most; {spared}."

@@ -16,9 +16,6 @@ LONGEST_LINE = 1 << 20
 LARGEST_REFUSAL = 4096
 LONGEST_REASON = 200
 MOST_FAILED = 3
-IDLE_FOR_AT_MOST_S = 2.0
-"""A connection that is used again. vLLM closes one after 5 s, as httpx would: then now and then a request goes to one
-that is just being closed."""
 ONE_ENGINE_HEADER = "X-data-parallel-rank"
 
 
@@ -88,7 +85,7 @@ async def _complete_all(server: CompletionsServer, prompts: Sequence[Prompt], do
             done()
 
     # A pool that is smaller than the concurrency would count the wait for a connection as time to the first token.
-    limits = httpx.Limits(max_connections=server.concurrency, keepalive_expiry=IDLE_FOR_AT_MOST_S)
+    limits = httpx.Limits(max_connections=server.concurrency)
     async with httpx.AsyncClient(timeout=server.timeout_s, headers=headers, limits=limits) as client:
         await asyncio.gather(*(one(client, prompt) for prompt in prompts))
     return Answers(tuple(sorted(answered, key=lambda request: request.prompt)), tuple(failed), time.monotonic() - began)

@@ -58,8 +58,10 @@ def report_on_tuning(
     known = models(plan, measured, failed)
     foreseen = predictions(plan, measured, failed)
     used = {id(each) for model in known.values() for each in model.measured}
-    checked = (*_checked(foreseen, measured, used), *filter(None, map(left_out, known.values())))
-    rows = tuple(_rows(plan, measured, foreseen, used, checked))
+    outside = tuple(_checked(foreseen, measured, used))
+    middles = tuple(filter(None, map(left_out, known.values())))
+    checked = outside or middles  # a middle one is foretold by fewer than others are
+    rows = tuple(_rows(plan, measured, foreseen, used, (*outside, *middles)))
     judged = verdicts(plan, measured)
     schedule = batch_size_schedule(plan, measured, question.vllm_args)
     best = tuple(count for verdict in judged if (count := verdict.best_count(plan.bound)))
@@ -234,16 +236,17 @@ def _quality(
     checked: Sequence[Checked], plan: TuningPlan, measured: Measured, failed: set[Candidate]
 ) -> PredictionQuality:
     errors = [abs(each.error) for each in checked]
-    spared = [
-        each
+    loads = [
+        sum((each, concurrency, False) in measured for concurrency in plan.concurrencies)
         for each in plan.candidates
-        if each not in failed and not any((each, concurrency, False) in measured for concurrency in plan.concurrencies)
+        if each not in failed
     ]
     return PredictionQuality(
         checked=len(errors),
         mean_error=fmean(errors) if errors else None,
         worst_error=max(errors) if errors else None,
-        spared=len(spared),
+        spared=loads.count(0),
+        partly=sum(0 < count < len(plan.concurrencies) for count in loads),
     )
 
 

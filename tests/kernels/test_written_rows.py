@@ -391,6 +391,7 @@ def test_a_row_is_known_in_the_slot_where_it_was_written_whatever_else_is_writte
 def test_a_row_is_not_known_in_a_slot_where_another_was_written(device: torch.device) -> None:
     store = store_of([DraftGroup(16)], device)
     store.record(0, range(48))
+    store.record(1, range(64, 80))
     store.written.forget()
     old, new = store.slots(0, 0, range(16, 32)), store.slots(0, 1, range(64, 80))
     for cells in store.groups[0].rows.layers:
@@ -532,7 +533,8 @@ GEOMETRIES = [
 
 @dataclass(frozen=True)
 class Case:
-    """What both implementations are given. unreadable: block ids that tables are spoiled with."""
+    """What both implementations are given. unreadable: block ids that tables are spoiled with. moved: rows are known by
+    the filter alone."""
 
     groups: list[DraftGroup]
     ranks: list[int]
@@ -545,6 +547,7 @@ class Case:
     restored: list[int]
     past: list[int]
     coming: tuple[int, list[int]] | None
+    moved: bool
 
     def admission(self, store: Store) -> Admission:
         admission = store.admission(self.rows, self.restored)
@@ -585,6 +588,7 @@ def cases(draw: st.DrawFn) -> Case:
         restored=draw(st.lists(st.integers(0, 70), min_size=3, max_size=3)),
         past=draw(st.lists(st.sampled_from([0, 0, 33, 500]), min_size=3, max_size=3)),
         coming=draw(st.one_of(st.none(), st.tuples(st.integers(0, 1), recorded))),
+        moved=draw(st.booleans()),
     )
 
 
@@ -599,8 +603,12 @@ def test_kernels_do_what_the_reference_does_bit_for_bit(device: torch.device, ca
             if request:
                 store.written.start_generation()
         assert torch.equal(ours.written.words, theirs.written.words)
+        for group, other in zip(ours.groups, theirs.groups, strict=True):
+            assert torch.equal(group.rows.recorded, other.rows.recorded)
     for store in (ours, theirs):
         case.spoil(store)
+        if case.moved:
+            store.forget_slots()
     past, expected_past = int32(case.past, device), int32(case.past, device)
     alignment = hidden_alignment(case.groups)
 

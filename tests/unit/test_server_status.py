@@ -547,5 +547,5 @@ def test_an_engine_that_tells_its_drafters_backend_is_judged_on_it() -> None:
     )
 
     assert [group.sharded for group in trusted.plan.groups] == [True, True, False]
-    assert "dcp-backend" not in {each.id for each in (*trusted.findings, *trusted.not_checked)}
+    assert "dcp-backend" not in {*(each.id for each in trusted.findings), *(each.id for each in trusted.not_checked)}
     assert [finding.id for finding in doubted.findings if finding.severity is Severity.ERROR] == ["dcp-backend"]

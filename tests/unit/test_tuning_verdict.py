@@ -405,7 +405,7 @@ def test_predictions_are_checked_against_what_they_did_not_know() -> None:
     good = report_of(plan, everything)
     off = report_of(plan, everything | held(measurement(3, slower=1.5)))
 
-    assert good.prediction.checked == off.prediction.checked == 5
+    assert good.prediction.checked == off.prediction.checked == 4
     assert good.prediction.worst_error is not None
     assert good.prediction.worst_error < 0.05
     assert "prediction-held" in ids(good)

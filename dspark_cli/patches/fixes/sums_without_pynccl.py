@@ -19,9 +19,17 @@ def apply() -> None:
     wrap(CudaCommunicator, "reduce_scatter", _reduce_scatter)
 
 
+def _sums_in_a_fixed_order() -> bool:
+    """Whether vLLM (0.32 and later, on ROCm) has another way that takes no PyNccl."""
+    from vllm import envs
+    from vllm.platforms import current_platform
+
+    return bool(envs.VLLM_BATCH_INVARIANT) and current_platform.is_rocm()
+
+
 def _reduce_scatter(stock: Any, communicator: Any, input_: torch.Tensor, dim: int = -1) -> torch.Tensor:
     pynccl = communicator.pynccl_comm
-    if pynccl is None or pynccl.disabled:
+    if (pynccl is None or pynccl.disabled) and not _sums_in_a_fixed_order():
         from vllm.distributed.device_communicators.base_device_communicator import DeviceCommunicatorBase
 
         stock = DeviceCommunicatorBase.reduce_scatter

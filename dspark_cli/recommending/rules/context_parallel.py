@@ -54,8 +54,8 @@ def _sharded(situation: Situation, ranks: int) -> Iterator[Finding]:
             f"{backend} reads the whole cache of one rank, so the target cannot be sharded with it: vLLM's workers end"
             " at start-up",
             {**evidence, "attention_backend": backend},
-            f"{BACKEND} FLASH_ATTN (or FLASHINFER), or leave it out; the drafter may have {backend} all the same",
-            source="vLLM 0.33 on two H200: DCP not supported; the drafter with TRITON_ATTN started there",
+            f"leave {BACKEND} out: vLLM takes one that can",
+            source="vLLM 0.33 with TRITON_ATTN on two H200: DCP not supported",
             confidence=Confidence.CERTAIN,
         )
     if situation.hybrid_off and situation.options.text(CONNECTOR) is not None:
