@@ -76,7 +76,7 @@ class DraftContext:
         self.alignment = hidden_alignment([group.group for group in store.groups])
         self.hidden_tokens = torch.zeros(num_slots, dtype=torch.int32, device=device)
         self.counts = torch.zeros(len(COUNTED), dtype=torch.int64, device=device)
-        self._mirror = HiddenMirror(num_slots, device)
+        self.mirror = HiddenMirror(num_slots, device)
         self._unjudged: dict[int, int] = {}
         self._may_need_clearing = np.zeros(num_slots, dtype=np.bool_)
         self._maximum_over_ranks = maximum_over_ranks
@@ -91,7 +91,7 @@ class DraftContext:
         if restored_tokens or self._may_need_clearing[slot]:
             self._unjudged[slot] = restored_tokens
             self._may_need_clearing[slot] = True
-        self._mirror.admit(slot, restored_tokens > 0)
+        self.mirror.admit(slot, restored_tokens > 0)
 
     def unjudged(self) -> dict[int, int]:
         """Restored tokens by slot, of the requests admitted since the last call."""
@@ -102,7 +102,7 @@ class DraftContext:
         """Whether something may be hidden of a request in one of `slots`. Never waits for the device."""
         if self.policy is Policy.OFF:
             return False
-        return self._mirror.may_hide_in(slots)
+        return self.mirror.may_hide_in(slots)
 
     def record(self, group: int, slots: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor) -> None:
         """The drafter has just stored context rows of draft group `group`; see `record_written_rows`."""
@@ -135,7 +135,7 @@ class DraftContext:
         )
         for slot, restored in slots.items():
             self._may_need_clearing[slot] = restored > 0
-        self._mirror.follow(slots, self.hidden_tokens, slots_there)
+        self.mirror.follow(slots, self.hidden_tokens, slots_there)
 
     def warm_up(self, token_ids: torch.Tensor, tables: tuple[torch.Tensor, ...]) -> None:
         """Launch once, for nobody, what records and judges: nothing is left to compile when the first request with
@@ -163,7 +163,8 @@ class DraftContext:
 
 
 class HiddenMirror:
-    """On the host, which slots may have hidden tokens: `may_hide`, bool [slots].
+    """On the host, which slots may have hidden tokens: `may_hide`, bool [slots]; `idle` says that none may, and that no
+    answer is awaited.
 
     A slot with restored tokens may, until the device's answer that it has none has come over by itself. So a request
     whose restored rows are all good costs later steps nothing.
@@ -171,6 +172,7 @@ class HiddenMirror:
 
     def __init__(self, num_slots: int, device: torch.device) -> None:
         self.may_hide = np.zeros(num_slots, dtype=np.bool_)
+        self.idle = True
         self._may_hide_any = False
         self._admission = np.zeros(num_slots, dtype=np.int64)
         self._under_way: deque[tuple[torch.Event | None, np.ndarray, np.ndarray, torch.Tensor]] = deque()
@@ -179,6 +181,7 @@ class HiddenMirror:
     def admit(self, slot: int, restored: bool) -> None:
         self.may_hide[slot] = restored
         self._may_hide_any |= restored
+        self.idle &= not restored
         self._admission[slot] += 1
 
     def follow(self, slots: dict[int, int], hidden_tokens: torch.Tensor, slots_there: torch.Tensor) -> None:
@@ -193,10 +196,10 @@ class HiddenMirror:
             event = torch.Event(device=hidden_tokens.device)
             event.record()
         self._under_way.append((event, here, self._admission[here], answer))
+        self.idle = False
 
     def may_hide_in(self, slots: np.ndarray) -> bool:
         self.catch_up()
-        # Asked in every step, and nearly always no: looking at the slots takes the host ten times as long.
         return self._may_hide_any and bool(self.may_hide[slots].any())
 
     def catch_up(self) -> None:
@@ -209,3 +212,4 @@ class HiddenMirror:
             still_there = self._admission[slots] == admission
             self.may_hide[slots[still_there]] = answer.numpy()[still_there] > 0
             self._may_hide_any = bool(self.may_hide.any())
+            self.idle = not (self._may_hide_any or self._under_way)

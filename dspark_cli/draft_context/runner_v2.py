@@ -12,7 +12,8 @@ Where it acts in a draft step, all on the step's stream:
 Dummy runs do neither. A step without any request that has restored tokens launches nothing of ours but the recording.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,28 +27,37 @@ from dspark_cli.draft_context.installed import HERE
 from dspark_cli.draft_context.ranks import keep_where_all_ranks_have_one, maximum_over_ranks
 from dspark_cli.draft_context.remembering import remembered_cachefuls
 from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cache_of, sliding_window_of, why_inactive
-from dspark_cli.draft_context.wrapping import wrap
+from dspark_cli.draft_context.wrapping import replace, wrap
 
 KEPT = "_dspark_drafting"
 """The attribute of vLLM's speculator that holds what is kept for it."""
 ADMITTED = "_dspark_admitted"
 """The attribute of vLLM's RequestState: restored tokens of requests that no draft step has seen, by request slot."""
+ROWS_AT_ONCE = 1024
+"""Before the filter is told, which it need not be to the row."""
 
 
 @dataclass
 class Drafting:
     """What is kept for one speculator. The context is made with the first real use of its final caches.
 
-    batch: the InputBatch of the draft step under way, None in dummy runs and between steps. groups_left: draft groups
-    whose inputs this step has yet to prepare.
+    groups: draft groups. admitted: vLLM's RequestState has the same. batch: the InputBatch of the draft step under way.
+    groups_left: draft groups whose inputs this step has yet to prepare. rows: stored since the filter was told last.
     """
 
+    speculator: Any
     requests: Any
     context: DraftContext | None = None
     tables: DraftBlockTables | None = None
     tried: bool = False
     batch: Any = None
+    groups: int = 0
     groups_left: int = 0
+    rows: int = 0
+    admitted: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.admitted = _admitted(self.requests)
 
 
 def install() -> None:
@@ -59,15 +69,20 @@ def install() -> None:
     wrap(RequestState, "add_request", _add_request)
     wrap(GPUModelRunner, "initialize_kv_cache", _initialize_kv_cache)
     wrap(dflash.DFlashSpeculator, "capture", _capture)
-    wrap(dflash.DFlashSpeculator, "propose", _propose)
+    replace(dflash.DFlashSpeculator, "propose", _proposing)
     wrap(dflash.DFlashSpeculator, "_precompute_context_kv", _precompute_context_kv)
-    wrap(dflash, "prepare_dflash_inputs", _prepare_dflash_inputs)
+    replace(dflash, "prepare_dflash_inputs", _preparing)
+
+
+def _admitted(states: Any) -> dict[int, int]:
+    admitted: dict[int, int] = states.__dict__.setdefault(ADMITTED, {})
+    return admitted
 
 
 def _add_request(stock: Any, states: Any, *args: Any, **kwargs: Any) -> Any:
     result = stock(states, *args, **kwargs)
     slot = states.req_id_to_index[kwargs["req_id"]]
-    states.__dict__.setdefault(ADMITTED, {})[slot] = kwargs["num_computed_tokens"]
+    _admitted(states)[slot] = kwargs["num_computed_tokens"]
     return result
 
 
@@ -76,7 +91,7 @@ def _initialize_kv_cache(stock: Any, runner: Any, *args: Any, **kwargs: Any) -> 
     # Called for a trial allocation first. No context is made of that one: it would keep the trial's caches alive.
     if hasattr(runner.speculator, "draft_kv_cache_group_ids"):
         trial = bool(kwargs.get("is_profiling"))
-        setattr(runner.speculator, KEPT, Drafting(runner.req_states, tried=trial))
+        setattr(runner.speculator, KEPT, Drafting(runner.speculator, runner.req_states, tried=trial))
     return result
 
 
@@ -85,36 +100,46 @@ def _capture(stock: Any, speculator: Any, *args: Any, **kwargs: Any) -> Any:
     return stock(speculator, *args, **kwargs)
 
 
-def _propose(stock: Any, speculator: Any, input_batch: Any, *args: Any, **kwargs: Any) -> Any:
-    if kwargs.get("dummy_run"):
-        return stock(speculator, input_batch, *args, **kwargs)
-    context = _context_of(speculator)
-    if context is None:
-        return stock(speculator, input_batch, *args, **kwargs)
-    drafting: Drafting = getattr(speculator, KEPT)
-    groups = len(speculator.draft_kv_cache_group_ids)
-    drafting.batch, drafting.groups_left = input_batch, groups
-    context.store.written.expect(input_batch.num_tokens * groups)
-    global _step
-    _step = speculator
-    try:
-        return stock(speculator, input_batch, *args, **kwargs)
-    finally:
-        _step = drafting.batch = None
+_step: Drafting | None = None
+"""Of the draft step under way; vLLM prepares its inputs with a function that does not know the speculator."""
 
 
-_step: Any = None
-"""The speculator whose step is under way; vLLM prepares its inputs with a function that does not know it."""
+def _proposing(stock: Callable[..., Any]) -> Callable[..., Any]:
+    # Every step runs this and what follows, with caches that the step before has emptied: each look-up is felt.
+    def propose(speculator: Any, input_batch: Any, *args: Any, **kwargs: Any) -> Any:
+        global _step
+        drafting: Drafting | None = speculator.__dict__.get(KEPT)
+        if drafting is None or kwargs.get("dummy_run"):
+            return stock(speculator, input_batch, *args, **kwargs)
+        context = drafting.context or _context_of(speculator)
+        if context is None:
+            return stock(speculator, input_batch, *args, **kwargs)
+        drafting.batch, drafting.groups_left = input_batch, drafting.groups
+        drafting.rows += input_batch.num_tokens * drafting.groups
+        if drafting.rows >= ROWS_AT_ONCE:
+            context.store.written.expect(drafting.rows)
+            drafting.rows = 0
+        _step = drafting
+        try:
+            return stock(speculator, input_batch, *args, **kwargs)
+        finally:
+            _step = drafting.batch = None
+
+    return propose
 
 
-def _prepare_dflash_inputs(stock: Any, *args: Any, **kwargs: Any) -> Any:
-    result = stock(*args, **kwargs)
-    if _step is not None:
-        drafting: Drafting = getattr(_step, KEPT)
-        drafting.groups_left -= 1
-        if drafting.groups_left == 0:
-            _hide(_step, drafting)
-    return result
+def _preparing(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def prepare_dflash_inputs(*args: Any, **kwargs: Any) -> Any:
+        result = stock(*args, **kwargs)
+        drafting = _step
+        if drafting is not None:
+            drafting.groups_left -= 1
+            context = drafting.context
+            if drafting.groups_left == 0 and context is not None and (drafting.admitted or not context.mirror.idle):
+                _hide(drafting, context)
+        return result
+
+    return prepare_dflash_inputs
 
 
 def _precompute_context_kv(
@@ -130,17 +155,15 @@ def _precompute_context_kv(
     return result
 
 
-def _hide(speculator: Any, drafting: Drafting) -> None:
-    context, batch = drafting.context, drafting.batch
-    assert context is not None
-    admitted = drafting.requests.__dict__.get(ADMITTED)
-    if admitted:
-        for slot, restored in admitted.items():
+def _hide(drafting: Drafting, context: DraftContext) -> None:
+    speculator, batch = drafting.speculator, drafting.batch
+    if drafting.admitted:
+        for slot, restored in drafting.admitted.items():
             context.admit(slot, restored)
-        admitted.clear()
+        drafting.admitted.clear()
         unjudged = context.unjudged()
         if unjudged:
-            _judge(speculator, drafting, context, unjudged, batch.num_tokens)
+            _judge(drafting, context, unjudged)
     if not context.hides_in(batch.idx_mapping_np):
         return
     assert drafting.tables is not None
@@ -153,9 +176,8 @@ def _hide(speculator: Any, drafting: Drafting) -> None:
     )
 
 
-def _judge(
-    speculator: Any, drafting: Drafting, context: DraftContext, unjudged: dict[int, int], step_tokens: int
-) -> None:
+def _judge(drafting: Drafting, context: DraftContext, unjudged: dict[int, int]) -> None:
+    speculator, step_tokens = drafting.speculator, drafting.batch.num_tokens
     device = speculator.device
     both = torch.from_numpy(np.array([list(unjudged), list(unjudged.values())], dtype=np.int64))
     both = both.pin_memory().to(device, non_blocking=True)
@@ -183,6 +205,7 @@ def _context_of(speculator: Any) -> DraftContext | None:
             context = None
             HERE.inactive = why_inactive(error)
         drafting.context = keep_where_all_ranks_have_one(context)
+        drafting.groups = len(speculator.draft_kv_cache_group_ids)
     return drafting.context
 
 

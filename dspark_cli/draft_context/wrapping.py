@@ -17,16 +17,28 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
 
     Does nothing where `around`, or its like of another copy of its module, is there already.
     """
+
+    def make(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            return around(stock, *args, **kwargs)
+
+        return wrapped
+
+    _replace(owner, name, make, around)
+
+
+def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """The same by make(stock). It spares a call, which is felt in what runs in every step: caches are cold there."""
+    _replace(owner, name, make, make)
+
+
+def _replace(owner: Any, name: str, make: Callable[..., Any], named: Callable[..., Any]) -> None:
     stock = getattr(owner, name)
-    own_name = f"{around.__module__}.{around.__qualname__}"
+    own_name = f"{named.__module__}.{named.__qualname__}"
     there: tuple[str, ...] = getattr(stock, MARK, ())
     if own_name in there:
         return
-
-    @functools.wraps(stock)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return around(stock, *args, **kwargs)
-
+    wrapped = functools.wraps(stock)(make(stock))
     setattr(wrapped, MARK, (*there, own_name))
     if _undo is not None:
         _undo.append((owner, name, vars(owner).get(name)))

@@ -96,12 +96,14 @@ def test_a_slot_that_changed_hands_before_anyone_was_judged_is_the_last_requests
 
 def test_the_filter_makes_room_for_the_rows_of_all_draft_groups() -> None:
     context = SimpleNamespace(store=SimpleNamespace(written=WrittenRows(100, CPU)))
-    drafting = Drafting(requests=None, context=cast(Any, context), tried=True)
-    speculator = SimpleNamespace(draft_kv_cache_group_ids=[0, 3], **{runner_v2.KEPT: drafting})
+    drafting = Drafting(None, SimpleNamespace(), context=cast(Any, context), tried=True, groups=2)
+    speculator = SimpleNamespace(**{runner_v2.KEPT: drafting})
 
     context.store.written.taken += 300
     for _ in range(3):
-        runner_v2._propose(lambda *_, **__: None, speculator, SimpleNamespace(num_tokens=40))
+        runner_v2._proposing(lambda *_, **__: None)(
+            speculator, SimpleNamespace(num_tokens=runner_v2.ROWS_AT_ONCE // 3 + 1)
+        )
 
     assert int(context.store.written.current) == 1
 
@@ -120,7 +122,7 @@ def test_a_layout_that_is_not_understood_is_told_in_the_log(
 
 def test_a_trial_allocation_gets_no_context_and_the_final_one_may() -> None:
     speculator = SimpleNamespace(draft_kv_cache_group_ids=[0])
-    runner = SimpleNamespace(speculator=speculator, req_states=None)
+    runner = SimpleNamespace(speculator=speculator, req_states=SimpleNamespace())
     tried = []
 
     for how in ({"is_profiling": True}, {}):

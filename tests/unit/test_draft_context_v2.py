@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from dspark_cli.draft_context import runner_v2
-from dspark_cli.draft_context.runner_v2 import ADMITTED, KEPT, Drafting
-from dspark_cli.draft_context.runner_v2 import _prepare_dflash_inputs as prepare_dflash_inputs
-from dspark_cli.draft_context.runner_v2 import _propose as propose
+from dspark_cli.draft_context.runner_v2 import ADMITTED, KEPT, Drafting, _preparing, _proposing
 from tests.unit.test_draft_context import GROUPS, MAX_TOKENS, NUM_SLOTS, REQUESTS, Worker, slot_of
 
 CPU = torch.device("cpu")
@@ -23,9 +21,14 @@ STALE_BEHIND = 64
 def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No memory is pinned, and the kernel that hides is passed over: what is to be hidden is looked at."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
-    monkeypatch.setattr(runner_v2, "mask_draft_context", lambda *_: None)
+    monkeypatch.setattr(runner_v2, "mask_draft_context", lambda *_: MASKED.append(1))
+    MASKED.clear()
     with torch.inference_mode():
         yield
+
+
+MASKED: list[int] = []
+"""An entry for each time that something would be hidden."""
 
 
 class Speculator:
@@ -42,7 +45,8 @@ class Speculator:
         self.input_buffers = SimpleNamespace(seq_lens=None)
         self.num_query_per_req = 8
         tables: Any = object()
-        setattr(self, KEPT, Drafting(self.requests, context=worker.context, tables=tables, tried=True))
+        kept = Drafting(self, self.requests, worker.context, tables, tried=True, groups=len(GROUPS))
+        setattr(self, KEPT, kept)
         self._context_slot_mappings = torch.full((len(GROUPS), 2 * MAX_TOKENS + STALE_BEHIND), -1)
 
     def admit(self, request: int, restored: int) -> None:
@@ -59,11 +63,15 @@ class Speculator:
                 self._context_slot_mappings[group, at] = int(slot)
         slots = np.array([slot_of(request) for request in range(REQUESTS)])
         batch = SimpleNamespace(num_tokens=len(rows), idx_mapping_np=slots, idx_mapping=None)
-        propose(self._stock_propose, self, batch)
+        _proposing(self._stock_propose)(self, batch)
 
     def _stock_propose(self, _speculator: object, _batch: object) -> None:
         for _ in GROUPS:
-            prepare_dflash_inputs(lambda: None)
+            _preparing(lambda: None)()
+
+    def stock_dummy_run(self, speculator: object, batch: object, dummy_run: bool) -> None:
+        assert dummy_run
+        self._stock_propose(speculator, batch)
 
     @staticmethod
     def _by_slot(rows: torch.Tensor) -> torch.Tensor:
@@ -108,3 +116,52 @@ def test_a_request_is_judged_once() -> None:
         speculator.draft_step({0: range(48, 50)})
 
     assert speculator.worker.counted("admissions") == 1
+
+
+def masked_in(speculator: Speculator, steps: int) -> list[int]:
+    """How often each of `steps` decode steps hides something."""
+    counts = []
+    for step in range(steps):
+        MASKED.clear()
+        speculator.draft_step({0: range(48 + step, 49 + step)})
+        counts.append(len(MASKED))
+    return counts
+
+
+def test_stale_context_is_hidden_in_every_step_of_its_request_and_not_of_the_next_one() -> None:
+    speculator = Speculator(Worker())
+    speculator.admit(0, 48)
+
+    of_one = masked_in(speculator, 3)
+    speculator.admit(0, 0)
+    of_the_next = masked_in(speculator, 2)
+
+    assert of_one == [1, 1, 1]
+    assert of_the_next[-1] == 0
+
+
+def test_good_context_costs_one_look_at_most() -> None:
+    speculator = Speculator(Worker())
+    speculator.worker.draft(0, range(48))
+    speculator.admit(0, 48)
+
+    assert masked_in(speculator, 3)[1:] == [0, 0]
+
+
+def test_a_dummy_run_judges_nobody() -> None:
+    speculator = Speculator(Worker())
+    speculator.admit(0, 48)
+
+    _proposing(speculator.stock_dummy_run)(speculator, None, dummy_run=True)
+
+    assert speculator.worker.counted("admissions") == 0
+
+
+def test_a_speculator_that_nothing_is_kept_for_drafts_as_stock() -> None:
+    speculator = Speculator(Worker())
+    speculator.admit(0, 48)
+    delattr(speculator, KEPT)
+
+    speculator.draft_step({0: range(48, 50)})
+
+    assert speculator.worker.counted("admissions") == 0
