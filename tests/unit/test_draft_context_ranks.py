@@ -99,11 +99,12 @@ def test_the_filter_makes_room_for_the_rows_of_all_draft_groups() -> None:
     drafting = Drafting(None, SimpleNamespace(), context=cast(Any, context), tried=True, groups=2)
     speculator = SimpleNamespace(**{runner_v2.KEPT: drafting})
 
+    batch = SimpleNamespace(num_tokens=runner_v2.ROWS_AT_ONCE // 2)
+    propose = runner_v2._proposing(lambda *_, **__: None)
+
     context.store.written.taken += 300
     for _ in range(3):
-        runner_v2._proposing(lambda *_, **__: None)(
-            speculator, SimpleNamespace(num_tokens=runner_v2.ROWS_AT_ONCE // 3 + 1)
-        )
+        propose(speculator, batch)
 
     assert int(context.store.written.current) == 1
 
