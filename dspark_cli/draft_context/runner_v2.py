@@ -33,25 +33,26 @@ KEPT = "_dspark_drafting"
 """The attribute of vLLM's speculator that holds what is kept for it."""
 ADMITTED = "_dspark_admitted"
 """The attribute of vLLM's RequestState: restored tokens of requests that no draft step has seen, by request slot."""
-ROWS_AT_ONCE = 1024
-"""Before the filter is told, which it need not be to the row."""
+TOLD_OF_CAPACITY = 32
+"""The filter is told of rows by so many parts of its capacity; it need not be to the row."""
 
 
 @dataclass
 class Drafting:
     """What is kept for one speculator. The context is made with the first real use of its final caches.
 
-    groups: draft groups. admitted: vLLM's RequestState has the same. batch: the InputBatch of the draft step under way.
-    groups_left: draft groups whose inputs this step has yet to prepare. rows: stored since the filter was told last.
+    groups: draft groups. admitted: vLLM's RequestState has the same. speculator, batch: of the draft step under way, for
+    kept longer they would outlive the runner. groups_left: draft groups whose inputs this step has yet to prepare.
+    rows: stored since the filter was told last.
     """
 
-    speculator: Any
     requests: Any
+    groups: int
     context: DraftContext | None = None
     tables: DraftBlockTables | None = None
     tried: bool = False
+    speculator: Any = None
     batch: Any = None
-    groups: int = 0
     groups_left: int = 0
     rows: int = 0
     admitted: dict[int, int] = field(init=False)
@@ -91,7 +92,8 @@ def _initialize_kv_cache(stock: Any, runner: Any, *args: Any, **kwargs: Any) -> 
     # Called for a trial allocation first. No context is made of that one: it would keep the trial's caches alive.
     if hasattr(runner.speculator, "draft_kv_cache_group_ids"):
         trial = bool(kwargs.get("is_profiling"))
-        setattr(runner.speculator, KEPT, Drafting(runner.speculator, runner.req_states, tried=trial))
+        groups = len(runner.speculator.draft_kv_cache_group_ids)
+        setattr(runner.speculator, KEPT, Drafting(runner.req_states, groups, tried=trial))
     return result
 
 
@@ -114,16 +116,17 @@ def _proposing(stock: Callable[..., Any]) -> Callable[..., Any]:
         context = drafting.context or _context_of(speculator)
         if context is None:
             return stock(speculator, input_batch, *args, **kwargs)
-        drafting.batch, drafting.groups_left = input_batch, drafting.groups
+        drafting.speculator, drafting.batch, drafting.groups_left = speculator, input_batch, drafting.groups
         drafting.rows += input_batch.num_tokens * drafting.groups
-        if drafting.rows >= ROWS_AT_ONCE:
-            context.store.written.expect(drafting.rows)
+        written = context.store.written
+        if drafting.rows * TOLD_OF_CAPACITY >= written.capacity:
+            written.expect(drafting.rows)
             drafting.rows = 0
         _step = drafting
         try:
             return stock(speculator, input_batch, *args, **kwargs)
         finally:
-            _step = drafting.batch = None
+            _step = drafting.speculator = drafting.batch = None
 
     return propose
 
@@ -205,7 +208,6 @@ def _context_of(speculator: Any) -> DraftContext | None:
             context = None
             HERE.inactive = why_inactive(error)
         drafting.context = keep_where_all_ranks_have_one(context)
-        drafting.groups = len(speculator.draft_kv_cache_group_ids)
     return drafting.context
 
 

@@ -122,7 +122,8 @@ class WrittenRows:
         self._count: LaggingCount | None = None
 
     def expect(self, rows: int) -> None:
-        """Say that up to `rows` rows follow; call it outside any graph. Starts a new generation when it is time.
+        """Say that up to `rows` rows follow, or came since the last call; call it outside any graph. Starts a new
+        generation when it is time.
 
         Never waits for the device. The device is asked for its count only when the current generation may be full, so
         it may take what a few steps store beyond its capacity.

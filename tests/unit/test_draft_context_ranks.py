@@ -96,10 +96,10 @@ def test_a_slot_that_changed_hands_before_anyone_was_judged_is_the_last_requests
 
 def test_the_filter_makes_room_for_the_rows_of_all_draft_groups() -> None:
     context = SimpleNamespace(store=SimpleNamespace(written=WrittenRows(100, CPU)))
-    drafting = Drafting(None, SimpleNamespace(), context=cast(Any, context), tried=True, groups=2)
+    drafting = Drafting(SimpleNamespace(), 2, context=cast(Any, context), tried=True)
     speculator = SimpleNamespace(**{runner_v2.KEPT: drafting})
 
-    batch = SimpleNamespace(num_tokens=runner_v2.ROWS_AT_ONCE // 2)
+    batch = SimpleNamespace(num_tokens=40)
     propose = runner_v2._proposing(lambda *_, **__: None)
 
     context.store.written.taken += 300

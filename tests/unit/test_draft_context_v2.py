@@ -45,7 +45,7 @@ class Speculator:
         self.input_buffers = SimpleNamespace(seq_lens=None)
         self.num_query_per_req = 8
         tables: Any = object()
-        kept = Drafting(self, self.requests, worker.context, tables, tried=True, groups=len(GROUPS))
+        kept = Drafting(self.requests, len(GROUPS), worker.context, tables, tried=True)
         setattr(self, KEPT, kept)
         self._context_slot_mappings = torch.full((len(GROUPS), 2 * MAX_TOKENS + STALE_BEHIND), -1)
 

@@ -1,5 +1,7 @@
 """What the host knows of hidden tokens: the latest admission of a slot counts, however late an answer comes."""
 
+from typing import Any, cast
+
 import numpy as np
 import torch
 
@@ -7,6 +9,16 @@ from dspark_cli.draft_context.context import HiddenMirror
 
 CPU = torch.device("cpu")
 STALE, GOOD = 32, 0
+
+
+class LateEvent:
+    """Of a copy on the device's stream."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def query(self) -> bool:
+        return self.over
 
 
 class Mirrored:
@@ -21,6 +33,13 @@ class Mirrored:
         slots = torch.tensor(list(found))
         self.hidden[slots] = torch.tensor(list(found.values()), dtype=torch.int32)
         self.mirror.follow(dict.fromkeys(found, 99), self.hidden, slots)
+
+    def answers_come_late(self) -> "LateEvent":
+        """Those under way, when the event says so."""
+        event = LateEvent()
+        for at, (_, *answer) in enumerate(self.mirror._under_way):
+            self.mirror._under_way[at] = cast(Any, (event, *answer))
+        return event
 
     def may_hide(self) -> list[int]:
         self.mirror.catch_up()
@@ -101,3 +120,41 @@ def test_no_admission_is_no_answer() -> None:
     mirrored.mirror.follow({}, mirrored.hidden, torch.tensor([], dtype=torch.int64))
 
     assert mirrored.may_hide() == [0]
+
+
+def test_it_is_idle_while_nothing_may_be_hidden_and_no_answer_is_awaited() -> None:
+    mirrored = Mirrored()
+    idle = [mirrored.mirror.idle]
+
+    mirrored.mirror.admit(0, restored=False)
+    idle.append(mirrored.mirror.idle)
+    mirrored.mirror.admit(1, restored=True)
+    mirrored.judge({1: GOOD})
+    answer = mirrored.answers_come_late()
+    mirrored.may_hide()
+    idle.append(mirrored.mirror.idle)
+    answer.over = True
+    mirrored.may_hide()
+    idle.append(mirrored.mirror.idle)
+
+    assert idle == [True, True, False, True]
+
+
+def test_it_is_not_idle_while_a_slot_that_was_taken_anew_awaits_its_own_answer() -> None:
+    mirrored = Mirrored()
+    mirrored.mirror.admit(1, restored=True)
+    mirrored.judge({1: GOOD})
+    first = mirrored.answers_come_late()
+    mirrored.mirror.admit(1, restored=True)
+
+    first.over = True
+    waiting = mirrored.may_hide(), mirrored.mirror.idle
+    mirrored.judge({1: STALE})
+    hidden = mirrored.may_hide(), mirrored.mirror.idle
+    mirrored.mirror.admit(1, restored=False)
+    mirrored.judge({1: GOOD})
+
+    assert waiting == ([1], False)
+    assert hidden == ([1], False)
+    assert mirrored.may_hide() == []
+    assert mirrored.mirror.idle
