@@ -41,9 +41,9 @@ TOLD_OF_CAPACITY = 32
 class Drafting:
     """What is kept for one speculator. The context is made with the first real use of its final caches.
 
-    groups: draft groups. admitted: vLLM's RequestState has the same. groups_left: draft groups whose inputs this step has
-    yet to prepare. rows: stored since the filter was told last. speculator, batch: of the draft step under way; kept
-    longer they would outlive the runner.
+    groups: draft groups. admitted: vLLM's RequestState has the same. groups_left: draft groups whose inputs this step
+    has yet to prepare. rows: stored since the filter was told last. speculator, batch: of the draft step under way;
+    kept longer they would outlive the runner.
     """
 
     requests: Any
