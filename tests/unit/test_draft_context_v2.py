@@ -140,12 +140,13 @@ def test_stale_context_is_hidden_in_every_step_of_its_request_and_not_of_the_nex
     assert of_the_next[-1] == 0
 
 
-def test_good_context_costs_one_look_at_most() -> None:
+def test_where_context_is_good_later_steps_hide_nothing_and_do_not_look() -> None:
     speculator = Speculator(Worker())
     speculator.worker.draft(0, range(48))
     speculator.admit(0, 48)
 
     assert masked_in(speculator, 3)[1:] == [0, 0]
+    assert speculator.worker.context.mirror.idle
 
 
 def test_a_dummy_run_judges_nobody() -> None:
