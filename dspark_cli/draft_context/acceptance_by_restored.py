@@ -215,10 +215,12 @@ def observing(make_spec_decoding_stats: Callable[..., Any]) -> Callable[..., Any
             self, spec_decoding_stats, num_draft_tokens, num_accepted_tokens, num_invalid_spec_tokens, request_id
         )
         if stats is not None:
-            counts = counts_of(self)
-            invalid = num_invalid_spec_tokens.get(request_id, 0) if num_invalid_spec_tokens else 0
+            # Runs for every request of every step, in the thread that schedules: each look-up is felt.
+            counts = self.__dict__.get(HELD_BY) or counts_of(self)
+            if num_invalid_spec_tokens:
+                num_draft_tokens -= num_invalid_spec_tokens.get(request_id, 0)
             try:
-                counts.observe(request_id, num_draft_tokens - invalid, num_accepted_tokens)
+                counts.observe(request_id, num_draft_tokens, num_accepted_tokens)
             except KeyError:
                 counts.doubt = UNKNOWN_REQUEST
             except Exception as error:  # counting must not stop the engine

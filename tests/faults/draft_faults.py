@@ -10,7 +10,9 @@ import hashlib
 import re
 import statistics
 import time
+from collections.abc import Iterator
 from functools import partial
+from itertools import groupby, pairwise
 from typing import Any
 
 import torch
@@ -125,11 +127,13 @@ class DraftFaults:
         while hasattr(stock, MARK):
             stock = stock.__wrapped__
         stock = stock.__get__(speculator)
-        self._timed: list[tuple[bool, float, float, Any, Any]] = []
-        count = 0
+        self._timed: list[tuple[int, bool, float, float, Any, Any]] = []
+        self._turn = turn
+        count = step = 0
 
         def propose(batch: Any, *args: Any, **kwargs: Any) -> Any:
-            nonlocal count
+            nonlocal count, step
+            step += 1
             if batch.num_reqs != requests or batch.num_tokens > requests * (speculator.num_speculative_steps + 1):
                 return patched(batch, *args, **kwargs)
             through_patch = (count // turn) % 2 == 0
@@ -140,7 +144,7 @@ class DraftFaults:
             host = time.perf_counter() - started
             end.record()
             if count % turn:  # the first of a turn follows a step of the other kind
-                self._timed.append((through_patch, started, host, begin, end))
+                self._timed.append((step, through_patch, started, host, begin, end))
             count += 1
             return drafts
 
@@ -148,27 +152,35 @@ class DraftFaults:
         self._undo.append(lambda: delattr(speculator, "propose"))
         return "timing"
 
-    def draft_step_times(self) -> dict[str, dict[str, float]]:
+    def draft_step_times(self) -> dict[str, Any]:
         """Of both kinds: how many steps, and medians in microseconds of the draft step on the device and on the host,
-        and of the whole engine step (from one draft step's begin to the next one's); ends the timing."""
+        and of the whole engine step (from one draft step's begin to the next one's). `turns`: of every whole turn, in
+        order, whether it went through the runtime, and the engine steps' mean. Ends the timing."""
         torch.cuda.synchronize()
         self.heal()
-        times: dict[str, dict[str, float]] = {}
+        follow = [
+            (step[1], (later[2] - step[2]) * 1e6)
+            for step, later in pairwise(self._timed)
+            if later[0] == step[0] + 1 and later[1] is step[1]
+        ]
+        times: dict[str, Any] = {"turns": list(self._whole_turns())}
         for name, kind in (("patched", True), ("past it", False)):
-            steps = [step for step in self._timed if step[0] is kind]
-            follow = [
-                (later[1] - step[1]) * 1e6
-                for step, later in zip(self._timed, self._timed[1:], strict=False)
-                if step[0] is later[0] is kind
-            ]
-            times[name] = {"steps": len(steps)}
-            if len(steps) > 1 and follow:
-                times[name] |= {
-                    "device_us": statistics.median(begin.elapsed_time(end) * 1e3 for *_, begin, end in steps),
-                    "host_us": statistics.median(step[2] * 1e6 for step in steps),
-                    "engine_step_us": statistics.median(follow),
-                }
+            steps = [step for step in self._timed if step[1] is kind]
+            times[name] = {
+                "steps": len(steps),
+                "device_us": statistics.median(begin.elapsed_time(end) * 1e3 for *_, begin, end in steps),
+                "host_us": statistics.median(step[3] * 1e6 for step in steps),
+                "engine_step_us": statistics.median(took for through, took in follow if through is kind),
+            }
         return times
+
+    def _whole_turns(self) -> Iterator[tuple[bool, float]]:
+        """Without the first step of each, and without those that another step has interrupted."""
+        size = self._turn - 1
+        for through_patch, group in groupby(self._timed, key=lambda step: step[1]):
+            turn = list(group)
+            if len(turn) == size and turn[-1][0] - turn[0][0] == size - 1:
+                yield through_patch, (turn[-1][2] - turn[0][2]) * 1e6 / (size - 1)
 
     # What restored prefixes look like to a drafter whose context was never written for them.
 
