@@ -3,18 +3,18 @@
     python -m benchmarks.overhead STOCK_URL PATCHED_URL [--pairs 60] [--batch 1 64] [--out FILE]
                                   [--pids STOCK PATCHED --cores 2-9]
 
-Two measurements, for neither is enough by itself.
+Three measurements, from the whole to the detail.
 
-Pairs of servers: both are sent the same short burst of requests, one after the other, and with every pair they change
-turns. Half of a burst's texts are new, half are restored. A machine whose cores are shared with others gets faster
-and slower by tens of percent within seconds; a burst takes a fraction of one, and with --cores all processes of both
-servers have the same cores, so a pair is under the same conditions as far as may be. Where the servers round alike they
-draft alike; where they do not, draft steps a second compare them at equal acceptance.
-
-Turns within one server: some engine steps go through the runtime and some past it, in turns of a few milliseconds.
-That is steadier than any difference between two processes, but leaves out what is in both: recording, in the captured
-graph (benchmarks/written_rows.py has its time). In the stock server both kinds of turns are the same: what they differ
-by there is the error.
+* Two servers are sent the same short burst of requests, one after the other, and change turns with every pair. Half of
+  a burst's texts are new, half are restored. A machine whose cores are shared with others gets faster and slower by
+  tens of percent within seconds, and one process may be slow for longer: the interval says how much that is. With
+  --cores all processes of both servers have the same cores. Where the servers round alike they draft alike; where they
+  do not, draft steps a second compare them at equal acceptance.
+* One server is sent bursts through the runtime and past it, in the same way. That leaves out how one process differs
+  from another, and what is in both: recording, in the captured graph (benchmarks/written_rows.py has its time). In the
+  stock server both are the same: what they differ by there is the error.
+* Within one server's bursts, engine steps go through the runtime and past it in turns of a few milliseconds, which
+  leaves out admissions too.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,9 @@ from dspark_cli.facts.bootstrap import bootstrap_interval
 from tests.measured_server import Counters, Server, long_prompts, write_json
 
 PIECES = 2
-BURST_TOKENS = {1: 64, 64: 32}
+BURST_TOKENS = {1: 96, 64: 64}
 """Of each request. A burst has as many requests as run at once, at batch 1 two, one after the other."""
+SETTLES_IN_S = 0.03
 STEPS_A_TURN = 8
 TIMED_TOKENS = 480
 TIMED_ROUNDS = {1: 10, 64: 4}
@@ -48,18 +49,28 @@ SEED = 20261130
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Output tokens a second in one burst, the same texts on both servers, and how many answers were the same."""
+class Side:
+    """One half of every pair: a server, and whether its draft steps go past the patched runtime; None leaves it as it
+    was started."""
 
-    batch: int
-    stock: float
-    patched: float
-    same_texts: int
-    requests: int
+    server: Server
+    past_runtime: bool | None = None
 
-    @property
-    def ratio(self) -> float:
-        return self.patched / self.stock
+    def prepare(self) -> None:
+        if self.past_runtime is not None:
+            self.server.call("leave_runtime_out", self.past_runtime)
+
+    def put_back(self) -> None:
+        if self.past_runtime is not None:
+            self.server.call("leave_runtime_out", False)
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Output tokens a second, and the answers."""
+
+    rate: float
+    texts: list[str]
 
 
 @dataclass(frozen=True)
@@ -87,15 +98,23 @@ def main() -> int:
     stock, patched = Server(given.stock), Server(given.patched)
     if given.pids and given.cores:
         _keep_on(given.pids, given.cores)
-    results = []
+    measured = (
+        ("patched over stock server", Side(stock), Side(patched)),
+        ("patched server, through over past", Side(patched, True), Side(patched, False)),
+        ("stock server, the same", Side(stock, True), Side(stock, False)),
+    )
+    results: list[dict[str, Any]] = []
     for batch in given.batch:
-        pairs, drafted = asyncio.run(_pairs(stock, patched, batch, given.pairs))
-        turns = {"patched server": _turns(patched, batch), "stock server": _turns(stock, batch)}
-        results.append(_result(batch, pairs, drafted, turns))
-        print(_line(results[-1]), flush=True)
+        for name, base, other in measured:
+            pairs = asyncio.run(_pairs(base, other, batch, given.pairs))
+            results.append({"what": name, "batch": batch, **pairs})
+            print(_line(results[-1]), flush=True)
+        for name, server in (("patched server", patched), ("stock server", stock)):
+            results.append({"what": f"{name}, turns of steps", "batch": batch, **_turns(server, batch)})
+            print(_line(results[-1]), flush=True)
     if given.out:
         about = {"date": str(date.today()), "vllm": stock.version(), "python": platform.python_version()}
-        write_json(given.out, {**about, "batches": results})
+        write_json(given.out, {**about, "measured": results})
     return 0
 
 
@@ -113,48 +132,70 @@ def _keep_on(pids: Sequence[int], cores: set[int]) -> None:
                     os.sched_setaffinity(thread.id, cores)
 
 
-async def _pairs(stock: Server, patched: Server, batch: int, count: int) -> tuple[list[Pair], list[Drafted]]:
-    """The pairs, and what stock and patched have drafted over all of them."""
+async def _pairs(base: Side, other: Side, batch: int, count: int) -> dict[str, Any]:
+    """`ratio` is of output tokens a second, other over base; `ratio_of_steps` of draft steps a second."""
     restored = long_prompts(max(batch // 2, 1), PIECES)
-    servers = (stock, patched)
-    async with stock.client(batch) as to_stock, patched.client(batch) as to_patched:
-        clients = dict(zip(servers, (to_stock, to_patched), strict=True))
-        for server in servers:
-            await server.completions(clients[server], restored, 1, {})
-            await _burst(server, clients[server], _texts(restored, -1), batch)
-        before = [_settled(server) for server in servers]
-        pairs = []
-        for turn in range(count):
-            texts = _texts(restored, turn)
-            in_turn = servers if turn % 2 == 0 else servers[::-1]
-            bursts = {server: await _burst(server, clients[server], texts, batch) for server in in_turn}
-            (stock_rate, stock_answers), (patched_rate, patched_answers) = bursts[stock], bursts[patched]
-            same = sum(a == b for a, b in zip(stock_answers, patched_answers, strict=True))
-            pairs.append(Pair(batch, stock_rate, patched_rate, same, len(texts)))
-    drafted = [_settled(server).since(counted) for server, counted in zip(servers, before, strict=True)]
-    return pairs, [Drafted(each.drafts, each.accepted) for each in drafted]
+    sides = (base, other)
+    bursts: dict[Side, list[Burst]] = {side: [] for side in sides}
+    drafted = dict.fromkeys(sides, Drafted(0, 0))
+    async with base.server.client(batch) as to_base, other.server.client(batch) as to_other:
+        clients = {base: to_base, other: to_other}
+        for side in sides:
+            await _burst(side, clients[side], _texts(restored, "to warm up"), batch)
+        try:
+            for turn in range(count):
+                for side in sides if turn % 2 == 0 else sides[::-1]:
+                    # In one server the other side's texts of this turn are not new any more.
+                    new = f"{turn} {side.past_runtime:d}" if side.past_runtime is not None else f"{turn}"
+                    before = side.server.counters()
+                    bursts[side].append(await _burst(side, clients[side], _texts(restored, new), batch))
+                    drafted[side] = _plus(drafted[side], _settled(side.server).since(before))
+        finally:
+            for side in sides:
+                side.put_back()
+    ratios = [after.rate / before.rate for before, after in zip(bursts[base], bursts[other], strict=True)]
+    at_equal_acceptance = drafted[other].steps / drafted[base].steps
+    return {
+        "ratio": _with_interval(ratios),
+        "ratio_of_steps": _with_interval([ratio * at_equal_acceptance for ratio in ratios]),
+        "tokens_a_second": [[burst.rate for burst in bursts[side]] for side in sides],
+        "acceptance_length": [drafted[side].acceptance_length for side in sides],
+        "same_texts": _same_texts(bursts[base], bursts[other]),
+        "texts": sum(len(burst.texts) for burst in bursts[base]),
+    }
 
 
-def _texts(restored: Sequence[str], turn: int) -> list[str]:
+def _plus(drafted: Drafted, more: Counters) -> Drafted:
+    return Drafted(drafted.steps + more.drafts, drafted.accepted + more.accepted)
+
+
+def _same_texts(some: Sequence[Burst], others: Sequence[Burst]) -> int:
+    return sum(
+        a == b for one, other in zip(some, others, strict=True) for a, b in zip(one.texts, other.texts, strict=True)
+    )
+
+
+def _texts(restored: Sequence[str], burst: str) -> list[str]:
     """The restored ones, and as many that nobody has sent yet."""
-    new = [f"# burst {turn}\n{text}" for text in long_prompts(len(restored), PIECES, first=29)]
+    new = [f"# burst {burst}\n{text}" for text in long_prompts(len(restored), PIECES, first=29)]
     return [text for both in zip(new, restored, strict=True) for text in both]
 
 
-async def _burst(
-    server: Server, client: httpx.AsyncClient, texts: Sequence[str], batch: int
-) -> tuple[float, list[str]]:
-    tokens = BURST_TOKENS[batch]
+async def _burst(side: Side, client: httpx.AsyncClient, texts: Sequence[str], batch: int) -> Burst:
+    """At batch 1 one text after the other, else all in one request: a client that sends them one by one is felt."""
+    side.prepare()
+    tokens, prompts = BURST_TOKENS[batch], list(texts) if batch == 1 else [list(texts)]
     started = time.perf_counter()
-    answers = await server.completions(client, texts, tokens, {"ignore_eos": True})
-    return len(texts) * tokens / (time.perf_counter() - started), [answer["text"] for answer in answers]
+    answers = [await side.server.completion(client, prompt, tokens, {"ignore_eos": True}) for prompt in prompts]
+    took = time.perf_counter() - started
+    return Burst(len(texts) * tokens / took, [choice["text"] for answer in answers for choice in answer["choices"]])
 
 
 def _settled(server: Server) -> Counters:
     """The counters once they have stopped: the last steps reach them after the answers."""
     counters = server.counters()
     while True:
-        time.sleep(0.1)
+        time.sleep(SETTLES_IN_S)
         later = server.counters()
         if later == counters:
             return later
@@ -187,38 +228,24 @@ def _with_interval(ratios: Sequence[float]) -> dict[str, Any]:
     return {"median": statistics.median(ratios), "interval": interval, "of": len(ratios)}
 
 
-def _result(batch: int, pairs: list[Pair], drafted: list[Drafted], turns: dict[str, Any]) -> dict[str, Any]:
-    at_equal_acceptance = drafted[1].steps / drafted[0].steps
-    return {
-        "batch": batch,
-        "ratio": _with_interval([pair.ratio for pair in pairs]),
-        "ratio_of_steps": _with_interval([pair.ratio * at_equal_acceptance for pair in pairs]),
-        "stock_tokens_a_second": statistics.median(pair.stock for pair in pairs),
-        "acceptance_length": [each.acceptance_length for each in drafted],
-        "same_texts": [sum(pair.same_texts for pair in pairs), sum(pair.requests for pair in pairs)],
-        "turns": turns,
-        "pairs": [{**asdict(pair), "ratio": pair.ratio} for pair in pairs],
-    }
-
-
 def _line(result: dict[str, Any]) -> str:
-    def said(ratio: dict[str, Any]) -> str:
-        interval = " ({:.4f} to {:.4f})".format(*ratio["interval"]) if ratio["interval"] else ""
-        return f"{ratio['median']:.4f}{interval}"
-
-    of_servers = (
-        f"batch {result['batch']}: patched over stock {said(result['ratio'])}, draft steps a second"
-        f" {said(result['ratio_of_steps'])}, {len(result['pairs'])} pairs; stock"
-        f" {result['stock_tokens_a_second']:,.0f} tokens/s; lengths"
-        f" {', '.join(f'{length:.3f}' for length in result['acceptance_length'])}; texts equal"
-        f" {result['same_texts'][0]} of {result['same_texts'][1]}"
+    ratio = result["ratio"]
+    line = f"batch {result['batch']:>2}, {result['what']}: {_said(ratio)}, of {ratio['of']}"
+    if "ratio_of_steps" not in result:
+        return (
+            f"{line}; microseconds through {_microseconds(result['patched'])}, past {_microseconds(result['past it'])}"
+        )
+    rates = [statistics.median(rates) for rates in result["tokens_a_second"]]
+    lengths = result["acceptance_length"]
+    return (
+        f"{line}, draft steps a second {_said(result['ratio_of_steps'])}; {rates[0]:,.0f} and {rates[1]:,.0f} tokens/s,"
+        f" lengths {lengths[0]:.3f} and {lengths[1]:.3f}, {result['same_texts']} of {result['texts']} texts the same"
     )
-    of_turns = [
-        f"  {server}: engine steps a second, through over past, {said(times['ratio'])}, {times['ratio']['of']} turns;"
-        f" microseconds through {_microseconds(times['patched'])}, past {_microseconds(times['past it'])}"
-        for server, times in result["turns"].items()
-    ]
-    return "\n".join([of_servers, *of_turns])
+
+
+def _said(ratio: dict[str, Any]) -> str:
+    interval = " ({:.4f} to {:.4f})".format(*ratio["interval"]) if ratio["interval"] else ""
+    return f"{ratio['median']:.4f}{interval}"
 
 
 def _microseconds(times: dict[str, float]) -> str:

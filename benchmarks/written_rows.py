@@ -2,8 +2,9 @@
 
     PYTHONPATH=.:kernels python -m benchmarks.written_rows [--out FILE.json]
 
-Two draft layers of two heads of 64, block 16, bf16, as the small drafters of tests/models. Recording is launched in
-every draft step, in the draft's CUDA graph; judging when a request with restored tokens is admitted, outside it.
+Two draft layers of two heads of 128, block 16, bf16. Recording is launched in every draft step, in the draft's CUDA
+graph; judging when requests with restored tokens are admitted, outside it. An admission is all that the host does for
+them in that step, judging included.
 """
 
 import argparse
@@ -12,8 +13,10 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from dspark_kernels.cache_cells import find_cells
 from dspark_kernels.draft_groups import DraftGroup
@@ -28,10 +31,14 @@ from dspark_kernels.written_rows import (
 )
 
 from benchmarks.graph_timing import beside_copy, setting
+from dspark_cli.draft_context.context import DraftContext, RowStore
+from dspark_cli.draft_context.policy import Policy
 
 BLOCKS, HEADS, BLOCK_TOKENS, HEAD_WIDTH, LAYERS = 4096, 2, 16, 128, 2
 RECORDED = (8, 64, 512, 4096)
 RESTORED = (1024, 16_384)
+ADMITTED = (1, 4, 16)
+MOST_REQUESTS = 64
 LAUNCHES = 200
 
 
@@ -49,12 +56,22 @@ class Timing:
     host_us: float
 
 
+@dataclass(frozen=True)
+class AdmissionTiming:
+    """Microseconds of the host for one step's admissions."""
+
+    requests: int
+    restored_tokens: int
+    host_us: float
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="also write the timings as JSON")
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    timings = list(_timings(_row_cells()))
+    rows = _row_cells()
+    timings, admissions = list(_timings(rows)), list(_admissions(rows))
     print(*(f"{name} {value}" for name, value in setting().items()), sep=", ")
     print("what          rows  kernel us  copy us  ratio (min - max)       host us")
     for timing in timings:
@@ -63,8 +80,14 @@ def main() -> None:
             f"{timing.what:9} {timing.rows:8,} {timing.kernel_us:10.2f} {timing.copy_us:8.2f}  {spread:22}"
             f" {timing.host_us:8.1f}"
         )
+    for admission in admissions:
+        print(
+            f"admission of {admission.requests} with {admission.restored_tokens:,} restored tokens each:"
+            f" {admission.host_us:.1f} us of the host"
+        )
     if arguments.out:
         document = {**setting(), "timings": [asdict(timing) for timing in timings]}
+        document |= {"admissions": [asdict(admission) for admission in admissions]}
         arguments.out.write_text(json.dumps(document, indent=1) + "\n")
 
 
@@ -105,6 +128,27 @@ def _timings(rows: RowCells) -> Iterator[Timing]:
         admission = Admission(first, torch.full_like(first, count), count, tokens, (table,))
         yield _timed("judging", count, lambda to=admission: find_unwritten_rows(written, groups, to, past))  # type: ignore[misc]
         assert int(past) == 0, "all of them were recorded"
+
+
+def _admissions(rows: RowCells) -> Iterator[AdmissionTiming]:
+    device = torch.device("cuda")
+    store = RowStore((GroupRows(DraftGroup(BLOCK_TOKENS), rows),), WrittenRows(rows.num_slots, device))
+    context = DraftContext(Policy.VALIDITY, store, MOST_REQUESTS, device)
+    table = (torch.randperm(BLOCKS - 1, device=device) + 1).int()[None].expand(MOST_REQUESTS, -1).contiguous()
+    tokens = torch.zeros(MOST_REQUESTS, RESTORED[0], dtype=torch.int32, device=device)
+    coming = torch.arange(BLOCK_TOKENS, 8 * BLOCK_TOKENS, device=device)
+    everybody = np.arange(MOST_REQUESTS)
+
+    def admit(requests: int) -> None:
+        for slot in range(requests):
+            context.admit(slot, RESTORED[0])
+        slots = context.unjudged()
+        there = context.carry_over(slots)
+        context.judge(slots, there, Admission(there[0], there[1], RESTORED[0], tokens, (table,), (coming,)))
+        context.hides_in(everybody)
+
+    for requests in ADMITTED:
+        yield AdmissionTiming(requests, RESTORED[0], _host_us(partial(admit, requests)))
 
 
 def _timed(what: str, count: int, launch: Callable[[], None]) -> Timing:

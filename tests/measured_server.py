@@ -110,13 +110,21 @@ class Server:
         self, client: httpx.AsyncClient, texts: Sequence[str], max_tokens: int, options: dict[str, object]
     ) -> list[dict[str, Any]]:
         async def one(text: str) -> dict[str, Any]:
-            body = {"model": "tiny", "prompt": text, "max_tokens": max_tokens, "temperature": 0, **options}
-            answer = await client.post(f"{self.url}/v1/completions", json=body)
-            answer.raise_for_status()
-            said = answer.json()
+            said = await self.completion(client, text, max_tokens, options)
             return {**said["choices"][0], "usage": said["usage"]}
 
         return list(await asyncio.gather(*(one(text) for text in texts)))
+
+    async def completion(
+        self, client: httpx.AsyncClient, prompt: str | list[str], max_tokens: int, options: dict[str, object]
+    ) -> dict[str, Any]:
+        """vLLM's whole answer; of several texts in one request, a choice each, in order."""
+        body = {"model": "tiny", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **options}
+        answer = await client.post(f"{self.url}/v1/completions", json=body)
+        answer.raise_for_status()
+        said: dict[str, Any] = answer.json()
+        said["choices"].sort(key=lambda choice: choice["index"])
+        return said
 
 
 class EndedEarly(Exception):

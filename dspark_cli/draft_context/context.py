@@ -3,15 +3,14 @@
 It knows no model runner. `runner_v1` and `runner_v2` tell it of admissions and draft steps, and act on what it says.
 """
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from dspark_kernels import hidden_lengths, written_rows, written_rows_reference
 from dspark_kernels.draft_groups import hidden_alignment
-from dspark_kernels.hidden_lengths import COUNTED
+from dspark_kernels.hidden_lengths import COUNTED, MOST_ADMISSIONS
 from dspark_kernels.written_rows import Admission, GroupRows, WrittenRows
 
 from dspark_cli.draft_context.policy import Policy
@@ -78,6 +77,7 @@ class DraftContext:
         self.counts = torch.zeros(len(COUNTED), dtype=torch.int64, device=device)
         self.mirror = HiddenMirror(num_slots, device)
         self._unjudged: dict[int, int] = {}
+        self._past_unwritten = torch.zeros(num_slots, dtype=torch.int32, device=device)
         self._may_need_clearing = np.zeros(num_slots, dtype=np.bool_)
         self._maximum_over_ranks = maximum_over_ranks
         self._kernels = ON_GPU if device.type == "cuda" else ANYWHERE
@@ -98,6 +98,14 @@ class DraftContext:
         unjudged, self._unjudged = self._unjudged, {}
         return unjudged
 
+    def carry_over(self, slots: dict[int, int]) -> torch.Tensor:
+        """int32 [3, admitted] on the device: the slots of `unjudged`, their restored tokens, and the numbers of their
+        admissions. Does not wait for the device."""
+        # Rows that begin at multiples of 16 bytes: Triton compiles a kernel once more for one that does not.
+        here = torch.zeros(3, -(-len(slots) // 4) * 4, dtype=torch.int32, pin_memory=self.mirror.answers.is_pinned())
+        here.numpy()[:, : len(slots)] = [list(slots), list(slots.values()), self.mirror.numbers_of(slots)]
+        return here.to(self.hidden_tokens.device, non_blocking=True)[:, : len(slots)]
+
     def hides_in(self, slots: np.ndarray) -> bool:
         """Whether something may be hidden of a request in one of `slots`. Never waits for the device."""
         if self.policy is Policy.OFF:
@@ -108,9 +116,9 @@ class DraftContext:
         """The drafter has just stored context rows of draft group `group`; see `record_written_rows`."""
         self._kernels.record(self.store.written, self.store.groups[group].rows, slots, tokens, positions)
 
-    def judge(self, slots: dict[int, int], slots_there: torch.Tensor, admission: Admission) -> None:
+    def judge(self, slots: dict[int, int], there: torch.Tensor, admission: Admission) -> None:
         """Set the hidden lengths of admitted requests. slots: restored tokens by slot, in the order of `admission`;
-        slots_there: the same slots on the device, int64 [admitted].
+        there: the same on the device, as `carry_over` gives it.
 
         Nothing waits for the device. The rows of the last, partial block cannot be hidden: those that the drafter did
         not write are zeroed, once, for nobody can use them.
@@ -118,39 +126,42 @@ class DraftContext:
         if self.policy is Policy.OFF:
             return
         self.store.written.expect(sum(slots.values()) * len(self.store.groups))
-        past = torch.zeros_like(admission.restored_tokens)
+        past = self._past_unwritten[: len(slots)]
         self._kernels.find_unwritten(self.store.written, self.store.groups, admission, past)
         if self._maximum_over_ranks is not None:
             self._maximum_over_ranks(past)
         if any(restored % self.alignment for restored in slots.values()):
             self._kernels.zero_unwritten(self.store.written, self.store.groups, admission, self.alignment)
+        self._settle(past, there)
+        for slot, restored in slots.items():
+            self._may_need_clearing[slot] = restored > 0
+        self.mirror.follow(slots)
+
+    def _settle(self, past: torch.Tensor, there: torch.Tensor) -> None:
         self._kernels.settle(
             past,
-            admission.restored_tokens,
-            slots_there,
+            there[1],
+            there[0],
             self.hidden_tokens,
             self.counts,
+            there[2],
+            self.mirror.answers,
             alignment=self.alignment,
             hide_all=self.policy is Policy.RESTORED,
         )
-        for slot, restored in slots.items():
-            self._may_need_clearing[slot] = restored > 0
-        self.mirror.follow(slots, self.hidden_tokens, slots_there)
 
     def warm_up(self, token_ids: torch.Tensor, tables: tuple[torch.Tensor, ...]) -> None:
         """Launch once, for nobody, what records and judges: nothing is left to compile when the first request with
         restored tokens comes, and what cannot be compiled fails at the start. The arguments are `Admission`'s."""
         nobody = torch.full((1,), -1, dtype=torch.int64, device=token_ids.device)
-        none = torch.zeros(1, dtype=torch.int32, device=token_ids.device)
-        admission = Admission(nobody, none + 1, 1, token_ids, tables, (nobody,) * len(tables))
+        there = self.carry_over({-1: 0})
+        past = self._past_unwritten[:1]
+        admission = Admission(there[0], there[1], 1, token_ids, tables, (nobody,) * len(tables))
         for group in range(len(self.store.groups)):
-            self.record(group, nobody, none, nobody)
-        self._kernels.find_unwritten(self.store.written, self.store.groups, admission, none)
+            self.record(group, nobody, there[1], nobody)
+        self._kernels.find_unwritten(self.store.written, self.store.groups, admission, past)
         self._kernels.zero_unwritten(self.store.written, self.store.groups, admission, self.alignment)
-        hide_all = self.policy is Policy.RESTORED
-        self._kernels.settle(
-            none, none, nobody, self.hidden_tokens, self.counts, alignment=self.alignment, hide_all=hide_all
-        )
+        self._settle(past, there)
 
     def forget(self) -> None:
         """The caches have lost their content."""
@@ -166,37 +177,35 @@ class HiddenMirror:
     """On the host, which slots may have hidden tokens: `may_hide`, bool [slots]; `idle` says that none may, and that no
     answer is awaited.
 
-    A slot with restored tokens may, until the device's answer that it has none has come over by itself. So a request
-    whose restored rows are all good costs later steps nothing.
+    A slot with restored tokens may, until the device's answer that it has none is there. So a request whose restored
+    rows are all good costs later steps nothing. answers: int32 [slots], which the device writes and the host reads; see
+    `settle_hidden_lengths`.
     """
 
     def __init__(self, num_slots: int, device: torch.device) -> None:
         self.may_hide = np.zeros(num_slots, dtype=np.bool_)
         self.idle = True
+        self.answers = torch.full((num_slots,), -1, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._answers = self.answers.numpy()
+        self._number = [0] * num_slots
+        self._awaited: dict[int, int] = {}
         self._may_hide_any = False
-        self._admission = np.zeros(num_slots, dtype=np.int64)
-        self._under_way: deque[tuple[torch.Event | None, np.ndarray, np.ndarray, torch.Tensor]] = deque()
-        self._waits = device.type == "cuda"
 
     def admit(self, slot: int, restored: bool) -> None:
         self.may_hide[slot] = restored
         self._may_hide_any |= restored
         self.idle &= not restored
-        self._admission[slot] += 1
+        self._number[slot] = (self._number[slot] + 1) % MOST_ADMISSIONS
+        self._awaited.pop(slot, None)
 
-    def follow(self, slots: dict[int, int], hidden_tokens: torch.Tensor, slots_there: torch.Tensor) -> None:
-        """Ask the device for the hidden lengths of `slots`; `catch_up` reads the answer when it is there."""
-        here = np.fromiter(slots, dtype=np.int64, count=len(slots))
-        answer = hidden_tokens[slots_there]
-        event = None
-        if self._waits:
-            # Only memory that is pinned takes a copy without making the host wait.
-            pinned = torch.empty(len(slots), dtype=answer.dtype, pin_memory=True)
-            answer = pinned.copy_(answer, non_blocking=True)
-            event = torch.Event(device=hidden_tokens.device)
-            event.record()
-        self._under_way.append((event, here, self._admission[here], answer))
-        self.idle = False
+    def numbers_of(self, slots: Iterable[int]) -> list[int]:
+        """Of the latest admission to each slot."""
+        return [self._number[slot] for slot in slots]
+
+    def follow(self, slots: Iterable[int]) -> None:
+        """The device was asked about the latest admissions to `slots`; `catch_up` reads the answers when they come."""
+        self._awaited.update((slot, self._number[slot]) for slot in slots)
+        self.idle = not (self._may_hide_any or self._awaited)
 
     def may_hide_in(self, slots: np.ndarray) -> bool:
         self.catch_up()
@@ -204,12 +213,10 @@ class HiddenMirror:
 
     def catch_up(self) -> None:
         """Take in the answers that have come. Never waits for the device."""
-        while self._under_way:
-            event, slots, admission, answer = self._under_way[0]
-            if event is not None and not event.query():
-                return
-            self._under_way.popleft()
-            still_there = self._admission[slots] == admission
-            self.may_hide[slots[still_there]] = answer.numpy()[still_there] > 0
+        answered = [slot for slot, number in self._awaited.items() if self._answers[slot] >> 1 == number]
+        for slot in answered:
+            self.may_hide[slot] = self._answers[slot] & 1
+            del self._awaited[slot]
+        if answered:
             self._may_hide_any = bool(self.may_hide.any())
-            self.idle = not (self._may_hide_any or self._under_way)
+        self.idle = not (self._may_hide_any or self._awaited)

@@ -194,15 +194,16 @@ def _judge(
     most = max(admitted.values())
     tokens = kept.runner.input_batch.token_ids_cpu_tensor[rows, :most].to(device, non_blocking=True)
     slots = {kept.slots.of(requests[row]): restored for row, restored in admitted.items()}
+    there = context.carry_over(slots)
     admission = Admission(
-        rows=torch.arange(len(rows), device=device),
-        restored_tokens=torch.tensor(list(admitted.values()), dtype=torch.int32, device=device),
+        rows=torch.arange(len(rows), dtype=torch.int32, device=device),
+        restored_tokens=there[1],
         most_restored=most,
         token_ids=tokens,
         tables=(metadata.block_table_tensor[rows],),
         coming=(_slots_of_step(kept, proposer),),
     )
-    context.judge(slots, torch.tensor(list(slots), device=device), admission)
+    context.judge(slots, there, admission)
 
 
 def _build(proposer: Any, runner: Any) -> DraftContext | None:

@@ -12,11 +12,11 @@ Where it acts in a draft step, all on the step's stream:
 Dummy runs do neither. A step without any request that has restored tokens launches nothing of ours but the recording.
 """
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from dspark_kernels.draft_groups import DraftBlockTables, DraftGroup
 from dspark_kernels.draft_masking import mask_draft_context
@@ -30,9 +30,7 @@ from dspark_cli.draft_context.row_store import DraftLayers, build_row_store, cac
 from dspark_cli.draft_context.wrapping import replace, wrap
 
 KEPT = "_dspark_drafting"
-"""The attribute of vLLM's speculator that holds what is kept for it."""
-ADMITTED = "_dspark_admitted"
-"""The attribute of vLLM's RequestState: restored tokens of requests that no draft step has seen, by request slot."""
+"""The attribute of vLLM's speculator, its input buffers and its request states that holds a Drafting."""
 TOLD_OF_CAPACITY = 32
 """The filter is told of rows by so many parts of its capacity; it need not be to the row."""
 
@@ -41,24 +39,32 @@ TOLD_OF_CAPACITY = 32
 class Drafting:
     """What is kept for one speculator. The context is made with the first real use of its final caches.
 
-    groups: draft groups. admitted: vLLM's RequestState has the same. groups_left: draft groups whose inputs this step
-    has yet to prepare. rows: stored since the filter was told last. speculator, batch: of the draft step under way;
-    kept longer they would outlive the runner.
+    of: the speculator, which must not live longer for our sake. all_token_ids: of vLLM's request states. admitted:
+    restored tokens of requests that no draft step has seen, by request slot. dummy: a dummy run is under way.
+    rows_left: rows that may be stored before a draft step looks at any of this again; below 0 it does at once.
     """
 
-    requests: Any
-    groups: int
+    of: "weakref.ref[Any]"
+    all_token_ids: Any
     context: DraftContext | None = None
     tables: DraftBlockTables | None = None
     tried: bool = False
-    speculator: Any = None
-    batch: Any = None
-    groups_left: int = 0
-    rows: int = 0
-    admitted: dict[int, int] = field(init=False)
+    dummy: bool = False
+    rows_left: int = 0
+    admitted: dict[int, int] = field(default_factory=dict)
+    _rows_given: int = 0
+    _rows_stored: int = 0
 
-    def __post_init__(self) -> None:
-        self.admitted = _admitted(self.requests)
+    def look_after(self, rows: int) -> None:
+        """Let draft steps pass until they have stored more than `rows` rows; with 0 the next one looks."""
+        self._rows_stored += self._rows_given - self.rows_left
+        self._rows_given = self.rows_left = rows
+
+    def take_rows_stored(self) -> int:
+        """By draft steps since the last call."""
+        self.look_after(0)
+        rows, self._rows_stored = self._rows_stored, 0
+        return rows
 
 
 def install() -> None:
@@ -69,32 +75,33 @@ def install() -> None:
 
     wrap(RequestState, "add_request", _add_request)
     wrap(GPUModelRunner, "initialize_kv_cache", _initialize_kv_cache)
+    wrap(GPUModelRunner, "_dummy_run", _dummy_run)
     wrap(dflash.DFlashSpeculator, "capture", _capture)
-    replace(dflash.DFlashSpeculator, "propose", _proposing)
     wrap(dflash.DFlashSpeculator, "_precompute_context_kv", _precompute_context_kv)
     replace(dflash, "prepare_dflash_inputs", _preparing)
-
-
-def _admitted(states: Any) -> dict[int, int]:
-    admitted: dict[int, int] = states.__dict__.setdefault(ADMITTED, {})
-    return admitted
-
-
-def _add_request(stock: Any, states: Any, *args: Any, **kwargs: Any) -> Any:
-    result = stock(states, *args, **kwargs)
-    slot = states.req_id_to_index[kwargs["req_id"]]
-    _admitted(states)[slot] = kwargs["num_computed_tokens"]
-    return result
 
 
 def _initialize_kv_cache(stock: Any, runner: Any, *args: Any, **kwargs: Any) -> Any:
     result = stock(runner, *args, **kwargs)
     # Called for a trial allocation first. No context is made of that one: it would keep the trial's caches alive.
-    if hasattr(runner.speculator, "draft_kv_cache_group_ids"):
+    speculator = runner.speculator
+    if hasattr(speculator, "draft_kv_cache_group_ids"):
         trial = bool(kwargs.get("is_profiling"))
-        groups = len(runner.speculator.draft_kv_cache_group_ids)
-        setattr(runner.speculator, KEPT, Drafting(runner.req_states, groups, tried=trial))
+        drafting = Drafting(weakref.ref(speculator), runner.req_states.all_token_ids, tried=trial)
+        for keeps in (speculator, speculator.input_buffers, runner.req_states):
+            setattr(keeps, KEPT, drafting)
     return result
+
+
+def _dummy_run(stock: Any, runner: Any, *args: Any, **kwargs: Any) -> Any:
+    drafting: Drafting | None = getattr(runner.speculator, KEPT, None)
+    if drafting is None:
+        return stock(runner, *args, **kwargs)
+    drafting.dummy = True
+    try:
+        return stock(runner, *args, **kwargs)
+    finally:
+        drafting.dummy = False
 
 
 def _capture(stock: Any, speculator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -102,47 +109,74 @@ def _capture(stock: Any, speculator: Any, *args: Any, **kwargs: Any) -> Any:
     return stock(speculator, *args, **kwargs)
 
 
-_step: Drafting | None = None
-"""Of the draft step under way; vLLM prepares its inputs with a function that does not know the speculator."""
-
-
-def _proposing(stock: Callable[..., Any]) -> Callable[..., Any]:
-    # Every step runs this and what follows, with caches that the step before has emptied: each look-up is felt.
-    def propose(speculator: Any, input_batch: Any, *args: Any, **kwargs: Any) -> Any:
-        global _step
-        drafting: Drafting | None = speculator.__dict__.get(KEPT)
-        if drafting is None or kwargs.get("dummy_run"):
-            return stock(speculator, input_batch, *args, **kwargs)
-        context = drafting.context or _context_of(speculator)
-        if context is None:
-            return stock(speculator, input_batch, *args, **kwargs)
-        drafting.speculator, drafting.batch, drafting.groups_left = speculator, input_batch, drafting.groups
-        drafting.rows += input_batch.num_tokens * drafting.groups
-        written = context.store.written
-        if drafting.rows * TOLD_OF_CAPACITY >= written.capacity:
-            written.expect(drafting.rows)
-            drafting.rows = 0
-        _step = drafting
-        try:
-            return stock(speculator, input_batch, *args, **kwargs)
-        finally:
-            _step = drafting.speculator = drafting.batch = None
-
-    return propose
+def _add_request(stock: Any, states: Any, *args: Any, **kwargs: Any) -> Any:
+    result = stock(states, *args, **kwargs)
+    drafting: Drafting | None = getattr(states, KEPT, None)
+    if drafting is not None:
+        slot = states.req_id_to_index[kwargs["req_id"]]
+        drafting.admitted[slot] = kwargs["num_computed_tokens"]
+        drafting.look_after(0)
+    return result
 
 
 def _preparing(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def prepare_dflash_inputs(*args: Any, **kwargs: Any) -> Any:
-        result = stock(*args, **kwargs)
-        drafting = _step
+    # Every step runs this, with caches that the step before has emptied: each look-up is felt.
+    def prepare_dflash_inputs(
+        input_buffers: Any,
+        query_slot_mapping: Any,
+        context_positions: Any,
+        context_slot_mapping: Any,
+        sample_indices: Any,
+        sample_pos: Any,
+        sample_idx_mapping: Any,
+        temperature: Any,
+        seeds: Any,
+        input_batch: Any,
+        *args: Any,
+    ) -> Any:
+        result = stock(
+            input_buffers,
+            query_slot_mapping,
+            context_positions,
+            context_slot_mapping,
+            sample_indices,
+            sample_pos,
+            sample_idx_mapping,
+            temperature,
+            seeds,
+            input_batch,
+            *args,
+        )
+        drafting: Drafting | None = input_buffers.__dict__.get(KEPT)
         if drafting is not None:
-            drafting.groups_left -= 1
-            context = drafting.context
-            if drafting.groups_left == 0 and context is not None and (drafting.admitted or not context.mirror.idle):
-                _hide(drafting, context)
+            drafting.rows_left -= input_batch.num_tokens
+            if drafting.rows_left < 0:
+                _look(drafting, input_batch, context_slot_mapping)
         return result
 
     return prepare_dflash_inputs
+
+
+def _look(drafting: Drafting, batch: Any, context_slot_mapping: torch.Tensor) -> None:
+    """A draft step has prepared the inputs of one draft group. What there is to do waits for the last one."""
+    speculator = drafting.of()
+    if drafting.dummy or not _is_last_group(speculator, context_slot_mapping):
+        return
+    context = drafting.context or _context_of(speculator)
+    if context is None:
+        drafting.look_after(1 << 62)
+        return
+    written = context.store.written
+    written.expect(drafting.take_rows_stored())
+    if drafting.admitted or not context.mirror.idle:
+        _hide(drafting, context, speculator, batch)
+    if context.mirror.idle:
+        drafting.look_after(written.capacity // TOLD_OF_CAPACITY)
+
+
+def _is_last_group(speculator: Any, context_slot_mapping: torch.Tensor) -> bool:
+    mappings = speculator._context_slot_mappings
+    return len(mappings) == 1 or bool(context_slot_mapping.data_ptr() == mappings[-1].data_ptr())
 
 
 def _precompute_context_kv(
@@ -158,15 +192,14 @@ def _precompute_context_kv(
     return result
 
 
-def _hide(drafting: Drafting, context: DraftContext) -> None:
-    speculator, batch = drafting.speculator, drafting.batch
+def _hide(drafting: Drafting, context: DraftContext, speculator: Any, batch: Any) -> None:
     if drafting.admitted:
         for slot, restored in drafting.admitted.items():
             context.admit(slot, restored)
         drafting.admitted.clear()
         unjudged = context.unjudged()
         if unjudged:
-            _judge(drafting, context, unjudged)
+            _judge(drafting, context, speculator, batch.num_tokens, unjudged)
     if not context.hides_in(batch.idx_mapping_np):
         return
     assert drafting.tables is not None
@@ -179,21 +212,20 @@ def _hide(drafting: Drafting, context: DraftContext) -> None:
     )
 
 
-def _judge(drafting: Drafting, context: DraftContext, unjudged: dict[int, int]) -> None:
-    speculator, step_tokens = drafting.speculator, drafting.batch.num_tokens
-    device = speculator.device
-    both = torch.from_numpy(np.array([list(unjudged), list(unjudged.values())], dtype=np.int64))
-    both = both.pin_memory().to(device, non_blocking=True)
+def _judge(
+    drafting: Drafting, context: DraftContext, speculator: Any, step_tokens: int, unjudged: dict[int, int]
+) -> None:
+    there = context.carry_over(unjudged)
     tables = speculator.block_tables.block_tables
     admission = Admission(
-        rows=both[0],
-        restored_tokens=both[1].to(torch.int32),
+        rows=there[0],
+        restored_tokens=there[1],
         most_restored=max(unjudged.values()),
-        token_ids=drafting.requests.all_token_ids.gpu,
+        token_ids=drafting.all_token_ids.gpu,
         tables=tuple(tables[group].gpu for group in speculator.draft_kv_cache_group_ids),
         coming=tuple(slots[:step_tokens] for slots in speculator._context_slot_mappings),
     )
-    context.judge(unjudged, both[0], admission)
+    context.judge(unjudged, there, admission)
 
 
 def _context_of(speculator: Any) -> DraftContext | None:
@@ -228,7 +260,7 @@ def _build(speculator: Any, drafting: Drafting) -> DraftContext:
     drafting.tables = DraftBlockTables([layers.group for layers in groups], tables)
     context = DraftContext(HERE.policy, store, speculator.max_num_reqs, speculator.device, maximum_over_ranks())
     kept = tuple(speculator.block_tables.block_tables[group].gpu for group in speculator.draft_kv_cache_group_ids)
-    context.warm_up(drafting.requests.all_token_ids.gpu, kept)
+    context.warm_up(drafting.all_token_ids.gpu, kept)
     nobody = torch.full((1,), -1, dtype=torch.int32, device=speculator.device)
     mask_draft_context(
         drafting.tables,

@@ -9,6 +9,8 @@ from dspark_kernels.launch_checks import INDEX_DTYPES, require_vector
 COUNTED = ("admissions", "restored_tokens", "valid_tokens", "hidden_tokens", "zeroed_tokens")
 """What is counted of admissions with restored tokens. restored = valid + hidden + zeroed, always."""
 ADMISSIONS_A_ROUND = 128
+MOST_ADMISSIONS = 1 << 30
+"""Of a request slot, before their numbers begin anew: an answer holds one and a bit."""
 
 
 @triton.jit(do_not_specialize=["admitted"])  # type: ignore[untyped-decorator]
@@ -19,6 +21,8 @@ def settle_kernel(
     admitted: tl.tensor,
     hidden_tokens: tl.tensor,
     counts: tl.tensor,
+    numbers: tl.tensor,
+    answers: tl.tensor,
     alignment: tl.constexpr,
     hide_all: tl.constexpr,
     block: tl.constexpr,
@@ -38,6 +42,9 @@ def settle_kernel(
             past = tl.maximum(past, whole)
         hidden = tl.minimum((past + alignment - 1) // alignment * alignment, whole)
         tl.store(hidden_tokens + slot, hidden, mask=live)
+        number = tl.load(numbers + at, mask=live, other=0)
+        tl.store(answers + slot, number * 2 + (hidden > 0).to(tl.int32), mask=live)
+        tl.store(past_unwritten + at, 0, mask=at < admitted)
         admissions += (restored > 0).to(tl.int64)
         restored_sum += restored
         hidden_sum += hidden
@@ -56,6 +63,8 @@ def settle_hidden_lengths(
     request_slots: torch.Tensor,
     hidden_tokens: torch.Tensor,
     counts: torch.Tensor,
+    numbers: torch.Tensor,
+    answers: torch.Tensor,
     *,
     alignment: int,
     hide_all: bool,
@@ -66,9 +75,13 @@ def settle_hidden_lengths(
     hidden = min(P rounded up to `alignment`, W), zeroed = max(P - W, 0) and valid = C - hidden - zeroed. What is zeroed
     lies in the last, partial block, which cannot be hidden: `zero_unwritten_rows` has stored zeros there.
 
-    past_unwritten, restored_tokens: int32 [admitted]. request_slots: int32 or int64 [admitted]; -1 is skipped.
-    hidden_tokens: int32 [requests], by request slot; others stay. counts: int64 [len(COUNTED)], added to; admissions
-    without restored tokens are not counted.
+    past_unwritten, restored_tokens: int32 [admitted]; past_unwritten is zeros afterwards. request_slots: int32 or int64
+    [admitted]; -1 is skipped. hidden_tokens: int32 [requests], by request slot; others stay. counts: int64
+    [len(COUNTED)], added to; admissions without restored tokens are not counted.
+
+    numbers: int32 [admitted], of each admission, below MOST_ADMISSIONS. answers: int32 [requests], by request slot, in
+    memory that the host reads without waiting (pinned, where the rest is on a GPU): gets 2 * number, and 1 more where
+    tokens are hidden, in one store. So the host knows from the answer alone whether it is there, and whose it is.
 
     Raises ValueError on wrong dtypes, shapes or devices. Launches nothing for no admission.
     """
@@ -78,6 +91,8 @@ def settle_hidden_lengths(
     require_vector("request_slots", request_slots, like=counts, dtypes=INDEX_DTYPES)
     require_vector("hidden_tokens", hidden_tokens, like=counts)
     require_vector("counts", counts, like=counts, at_least=len(COUNTED), dtypes=(torch.int64,))
+    require_vector("numbers", numbers, like=counts, at_least=admitted)
+    require_vector("answers", answers, like=answers, at_least=hidden_tokens.shape[0])
     if admitted == 0:
         return
     settle_kernel[(1,)](
@@ -87,6 +102,8 @@ def settle_hidden_lengths(
         admitted,
         hidden_tokens,
         counts,
+        numbers,
+        answers,
         alignment=alignment,
         hide_all=hide_all,
         block=ADMISSIONS_A_ROUND,
@@ -100,16 +117,21 @@ def settle_hidden_lengths_reference(
     request_slots: torch.Tensor,
     hidden_tokens: torch.Tensor,
     counts: torch.Tensor,
+    numbers: torch.Tensor,
+    answers: torch.Tensor,
     *,
     alignment: int,
     hide_all: bool,
 ) -> None:
     """`settle_hidden_lengths` in plain PyTorch."""
     live = request_slots >= 0
-    restored, past = restored_tokens[live], past_unwritten[live]
+    restored, past = restored_tokens[: live.shape[0]][live], past_unwritten[: live.shape[0]][live]
     whole = restored - restored % alignment
     past = torch.maximum(past, whole) if hide_all else past
     hidden = torch.minimum((past + alignment - 1) // alignment * alignment, whole)
     zeroed = torch.clamp(past - whole, min=0)
-    hidden_tokens[request_slots[live].long()] = hidden
+    where = request_slots[live].long()
+    hidden_tokens[where] = hidden
+    answers[where] = (2 * numbers[: live.shape[0]][live] + (hidden > 0).int()).to(answers.device)
+    past_unwritten[: request_slots.shape[0]] = 0
     counts += torch.stack([(restored > 0).int(), restored, restored - hidden - zeroed, hidden, zeroed]).sum(1)

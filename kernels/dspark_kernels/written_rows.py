@@ -39,6 +39,9 @@ SAMPLES = 32
 """Cells of each layer in a fingerprint; a cell changes with every other value of that element."""
 ROWS_A_PROGRAM = 32
 NUM_WARPS = 4
+COMING_A_PROGRAM = 1024
+MOST_LOOK_UPS = (1 << 31) - 1
+"""Their numbers begin anew then; a slot that was coming that long ago and not since would be taken for one that is."""
 ROWS_A_WORD = 2
 BITS_A_ROW = 4
 MOST_ROWS = 1 << 30
@@ -52,7 +55,8 @@ class RowCells:
 
     samples: [layers, block_size, SAMPLES], offsets of the cells in a fingerprint. cells: [layers, block_size, cells a
     slot], all of them. addresses, strides: int64 [layers], strides in elements a block. recorded: int32 [num_slots], 32
-    bits of the fingerprint of the row that was recorded last at each slot. All keep their memory for life.
+    bits of the fingerprint of the row that was recorded last at each slot. coming: int32 [num_slots], the number of the
+    look-up at which a slot's row was last coming. All keep their memory for life.
     """
 
     layers: tuple[LayerCells, ...]
@@ -63,6 +67,7 @@ class RowCells:
     addresses: torch.Tensor
     strides: torch.Tensor
     recorded: torch.Tensor
+    coming: torch.Tensor
 
     @property
     def num_slots(self) -> int:
@@ -80,6 +85,7 @@ def row_cells(layers: Sequence[LayerCells]) -> RowCells:
     block_size, element_bytes = sizes.pop()
     device = layers[0].elements.device
     most = max(layer.cells.shape[1] for layer in layers)
+    num_slots = min(layer.num_slots for layer in layers)
     return RowCells(
         layers=tuple(layers),
         block_size=block_size,
@@ -88,7 +94,8 @@ def row_cells(layers: Sequence[LayerCells]) -> RowCells:
         cells=torch.stack([padded(layer.cells, most) for layer in layers]).contiguous(),
         addresses=torch.tensor([layer.elements.data_ptr() for layer in layers], dtype=torch.int64, device=device),
         strides=torch.tensor([layer.block_stride for layer in layers], dtype=torch.int64, device=device),
-        recorded=torch.zeros(min(layer.num_slots for layer in layers), dtype=torch.int32, device=device),
+        recorded=torch.zeros(num_slots, dtype=torch.int32, device=device),
+        coming=torch.zeros(num_slots, dtype=torch.int32, device=device),
     )
 
 
@@ -120,6 +127,7 @@ class WrittenRows:
         self._generation = 0
         self._most_taken = 0
         self._count: LaggingCount | None = None
+        self._look_ups = 0
 
     def expect(self, rows: int) -> None:
         """Say that up to `rows` rows follow, or came since the last call; call it outside any graph. Starts a new
@@ -140,6 +148,11 @@ class WrittenRows:
         self._count = None
         if taken > self.capacity:
             self.start_generation()
+
+    def number_look_up(self) -> int:
+        """A number, not 0, that no look-up has had for long."""
+        self._look_ups = self._look_ups % MOST_LOOK_UPS + 1
+        return self._look_ups
 
     def start_generation(self) -> None:
         """Empty the older generation, and make it the current one."""
@@ -316,7 +329,33 @@ def restored_slot(
 
 
 @triton.jit(  # type: ignore[untyped-decorator]
-    do_not_specialize=["table_stride", "table_width", "token_stride", "num_slots", "num_layers", "window", "cp_rank"]
+    do_not_specialize=["count", "num_slots", "look_up"], do_not_specialize_on_alignment=["slots"]
+)
+def coming_kernel(
+    coming: tl.tensor,
+    slots: tl.tensor,
+    count: tl.tensor,
+    num_slots: tl.tensor,
+    look_up: tl.tensor,
+    block: tl.constexpr,
+) -> None:
+    """coming[slot] = look_up for each slot; -1 and slots out of range are skipped. Grid: (ceil(count / block),)."""
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    slot = tl.load(slots + at, mask=at < count, other=-1).to(tl.int64)
+    tl.store(coming + slot, look_up, mask=(slot >= 0) & (slot < num_slots))
+
+
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=[
+        "table_stride",
+        "table_width",
+        "token_stride",
+        "num_slots",
+        "num_layers",
+        "window",
+        "cp_rank",
+        "look_up",
+    ]
 )
 def check_kernel(
     words: tl.tensor,
@@ -342,6 +381,7 @@ def check_kernel(
     token_stride: tl.tensor,
     past_unwritten: tl.tensor,
     coming: tl.tensor,
+    look_up: tl.tensor,
     cells: tl.tensor,
     cells_a_slot: tl.tensor,
     alignment: tl.tensor,
@@ -353,8 +393,8 @@ def check_kernel(
     zeroing: tl.constexpr,
 ) -> None:
     """past_unwritten[i] = max(itself, 1 + the last restored position of request i whose row is not found), or, with
-    `zeroing`, store zeros in the rows not found of the last, partial aligned block. coming[slot] is not 0 where the row
-    counts as found, whatever is there now.
+    `zeroing`, store zeros in the rows not found of the last, partial aligned block. Where coming[slot] is `look_up` the
+    row counts as found, whatever is there now.
 
     Grid: (admitted, ceil(most restored tokens / rows)), with zeroing (admitted, ceil(alignment / rows)).
     """
@@ -405,7 +445,7 @@ def check_kernel(
     in_older = tl.load(words + (1 - newer) * num_words + word, mask=readable, other=0) & bits == bits
     in_place = tl.load(recorded + slot, mask=readable, other=0) == slot_mark(first, second)
     found = readable & (in_place | in_newer | in_older)
-    comes = readable & (tl.load(coming + slot, mask=readable, other=0) != 0)
+    comes = readable & (tl.load(coming + slot, mask=readable, other=0) == look_up)
     if zeroing:
         unwritten = readable & ~(found | comes)
         lane = tl.arange(0, sample_count)
@@ -510,7 +550,7 @@ def find_unwritten_rows(
     past_unwritten: int32 [admitted], zeros to begin with. A group with a sliding window is judged on its last
     `sliding_window` - 1 restored positions: a query sees itself too, and what is further back may lie in no block.
     Under context parallelism a rank judges its own rows only: take the maximum over the ranks. A position behind the
-    table's row or in a block out of range is not found. One launch a group; asynchronous.
+    table's row or in a block out of range is not found. One launch a group, two where rows are coming; asynchronous.
 
     Raises ValueError on wrong dtypes, shapes or devices. Launches nothing where nothing is restored.
     """
@@ -524,7 +564,8 @@ def zero_unwritten_rows(
 ) -> None:
     """Store zeros in the restored rows that are not found, of each request's last, partial block of `alignment` tokens.
 
-    Such a block cannot be hidden while the query lives in it. One launch a group; asynchronous.
+    Such a block cannot be hidden while the query lives in it. One launch a group, two where rows are coming;
+    asynchronous.
 
     Raises ValueError on wrong dtypes, shapes or devices. Launches nothing where nothing is restored.
     """
@@ -578,7 +619,8 @@ def _check(
         admission.token_ids,
         admission.token_ids.stride(0),
         past_unwritten,
-        _marked(coming, rows.num_slots),
+        rows.coming,
+        _number_with_coming(filter_, rows, coming),
         rows.cells,
         rows.cells.shape[2],
         alignment,
@@ -592,8 +634,11 @@ def _check(
     )
 
 
-def _marked(slots: torch.Tensor, num_slots: int) -> torch.Tensor:
-    """uint8 [num_slots or more], 1 at each of `slots` that is one."""
-    marks = torch.zeros(num_slots + 1, dtype=torch.uint8, device=slots.device)
-    is_one = (slots >= 0) & (slots < num_slots)
-    return marks.index_fill_(0, torch.where(is_one, slots, num_slots).long(), 1)
+def _number_with_coming(filter_: WrittenRows, rows: RowCells, slots: torch.Tensor) -> int:
+    """Mark each of `slots` with the number of a new look-up."""
+    look_up, count = filter_.number_look_up(), slots.shape[0]
+    if count:
+        coming_kernel[(triton.cdiv(count, COMING_A_PROGRAM),)](
+            rows.coming, slots, count, rows.num_slots, look_up, block=COMING_A_PROGRAM, num_warps=NUM_WARPS
+        )
+    return look_up

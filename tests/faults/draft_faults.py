@@ -9,21 +9,30 @@ replays.
 import hashlib
 import re
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from dspark_cli.draft_context.wrapping import MARK
 
 SEED = 20261129
+PREPARING = "vllm.v1.worker.gpu.spec_decode.dflash.speculator"
+"""The module through whose name the patched runtime hears of model runner V2's draft steps."""
 
 
 def _digest(values: torch.Tensor) -> str:
     return hashlib.sha256(values.detach().cpu().long().numpy().tobytes()).hexdigest()[:16]
+
+
+def _unwrapped(function: Any) -> Any:
+    while hasattr(function, MARK):
+        function = function.__wrapped__
+    return function
 
 
 class DraftFaults:
@@ -113,6 +122,20 @@ class DraftFaults:
 
         return _digest(HERE.context.hidden_tokens) if HERE.context is not None else "none"
 
+    def leave_runtime_out(self, out: bool) -> str:
+        """Let draft steps of model runner V2 go past the patched runtime, or through it again. Who is admitted past it
+        is not judged later. Recording is in captured graphs, and goes on."""
+        from dspark_cli.draft_context.runner_v2 import KEPT
+
+        module: Any = sys.modules[PREPARING]
+        if not hasattr(self, "_prepared_by"):
+            self._prepared_by = module.prepare_dflash_inputs
+        module.prepare_dflash_inputs = _unwrapped(self._prepared_by) if out else self._prepared_by
+        drafting = getattr(self.model_runner.speculator, KEPT, None)
+        if drafting is not None:
+            drafting.admitted.clear()
+        return "past the runtime" if out else "through the runtime"
+
     def time_draft_steps(self, requests: int, turn: int) -> str:
         """Time the steps of model runner V2 that draft for exactly `requests` requests, `turn` of them through the
         patched runtime and `turn` past it, in turns, until asked for them.
@@ -121,12 +144,9 @@ class DraftFaults:
         request to the next, so that the slower steps after a prefill fall to both.
         """
         self.heal()
-        speculator = self.model_runner.speculator
-        patched = speculator.propose
-        stock = type(speculator).propose
-        while hasattr(stock, MARK):
-            stock = stock.__wrapped__
-        stock = stock.__get__(speculator)
+        speculator, module = self.model_runner.speculator, cast(Any, sys.modules[PREPARING])
+        propose_step, patched = speculator.propose, module.prepare_dflash_inputs
+        stock = _unwrapped(patched)
         self._timed: list[tuple[int, bool, float, float, Any, Any]] = []
         self._turn = turn
         count = step = 0
@@ -135,12 +155,14 @@ class DraftFaults:
             nonlocal count, step
             step += 1
             if batch.num_reqs != requests or batch.num_tokens > requests * (speculator.num_speculative_steps + 1):
-                return patched(batch, *args, **kwargs)
+                module.prepare_dflash_inputs = patched
+                return propose_step(batch, *args, **kwargs)
             through_patch = (count // turn) % 2 == 0
+            module.prepare_dflash_inputs = patched if through_patch else stock
             begin, end = (torch.Event(device="cuda", enable_timing=True) for _ in range(2))
             begin.record()
             started = time.perf_counter()
-            drafts = (patched if through_patch else stock)(batch, *args, **kwargs)
+            drafts = propose_step(batch, *args, **kwargs)
             host = time.perf_counter() - started
             end.record()
             if count % turn:  # the first of a turn follows a step of the other kind
@@ -149,7 +171,10 @@ class DraftFaults:
             return drafts
 
         speculator.propose = propose
-        self._undo.append(lambda: delattr(speculator, "propose"))
+        self._undo += [
+            lambda: delattr(speculator, "propose"),
+            lambda: setattr(module, "prepare_dflash_inputs", patched),
+        ]
         return "timing"
 
     def draft_step_times(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What is hidden of an admission: whole blocks of what was restored; every restored token is accounted for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import torch
@@ -29,12 +29,38 @@ class Batch:
     slots: torch.Tensor
     hidden: torch.Tensor
     counts: torch.Tensor
+    numbers: torch.Tensor = field(init=False)
+    answers: torch.Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.numbers = torch.arange(7, 7 + self.slots.shape[0], dtype=torch.int32, device=self.slots.device)
+        self.answers = host_memory(self.hidden.shape[0], self.hidden.device)
 
     def settled(self, alignment: int, *, hide_all: bool, kernel: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
-        hidden, counts = self.hidden.clone(), self.counts.clone()
+        """Hidden lengths and counts; `answers` keeps what the host reads."""
+        past, hidden, counts = self.past.clone(), self.hidden.clone(), self.counts.clone()
+        self.answers.fill_(-1)
         settle = settle_hidden_lengths if kernel else settle_hidden_lengths_reference
-        settle(self.past, self.restored, self.slots, hidden, counts, alignment=alignment, hide_all=hide_all)
+        settle(
+            past,
+            self.restored,
+            self.slots,
+            hidden,
+            counts,
+            self.numbers,
+            self.answers,
+            alignment=alignment,
+            hide_all=hide_all,
+        )
+        if hidden.is_cuda:
+            torch.cuda.synchronize()
+        assert not past.any(), "the next admissions begin with zeros"
         return hidden, counts
+
+
+def host_memory(entries: int, device: torch.device) -> torch.Tensor:
+    """Pinned where the kernel runs on a GPU."""
+    return torch.full((entries,), -1, dtype=torch.int32, pin_memory=device.type == "cuda")
 
 
 def batch_of(
@@ -86,9 +112,9 @@ def test_any_admissions_are_settled_as_the_reference_says(
     device: torch.device, admitted: int, most: int, alignment: int, hide_all: bool, skipped: bool, seed: int
 ) -> None:
     batch = drawn_batch(device, admitted, most, skipped=skipped, seed=seed)
-    expected = batch.settled(alignment, hide_all=hide_all, kernel=False)
+    expected = *batch.settled(alignment, hide_all=hide_all, kernel=False), batch.answers.clone()
 
-    found = batch.settled(alignment, hide_all=hide_all)
+    found = *batch.settled(alignment, hide_all=hide_all), batch.answers
 
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
@@ -172,6 +198,14 @@ def test_a_slot_taken_without_restored_tokens_loses_what_was_hidden_there(device
     assert counts.tolist() == [0] * len(COUNTED)
 
 
+def test_the_host_reads_which_admission_an_answer_is_of_and_whether_it_hides(device: torch.device) -> None:
+    batch = batch_of(device, [0, 5, 0], [40, 40, 0], [6, 1, 3])
+
+    batch.settled(16, hide_all=False)
+
+    assert batch.answers.tolist() == [-1, 2 * 8 + 1, -1, 2 * 9, -1, -1, 2 * 7, -1]
+
+
 def test_skipped_admissions_leave_no_trace(device: torch.device) -> None:
     batch = batch_of(device, [9, 9, 9], [30, 30, 30], [-1, 4, -1])
 
@@ -179,6 +213,7 @@ def test_skipped_admissions_leave_no_trace(device: torch.device) -> None:
 
     assert hidden.tolist() == [*[GUARD] * 4, 16, *[GUARD] * 3]
     assert counts.tolist() == [1, 30, 14, 16, 0]
+    assert (batch.answers >= 0).sum() == 1
 
 
 def test_sums_beyond_32_bits_are_counted(device: torch.device) -> None:
@@ -213,6 +248,9 @@ def test_no_admission_launches_nothing(device: torch.device) -> None:
         ("hidden", torch.zeros(8, dtype=torch.int32, device="meta"), "hidden_tokens is on meta"),
         ("counts", torch.zeros(len(COUNTED), dtype=torch.int32), "counts must be a vector"),
         ("counts", torch.zeros(len(COUNTED) - 1, dtype=torch.int64), f"counts must have at least {len(COUNTED)}"),
+        ("numbers", torch.zeros(1, dtype=torch.int32), "numbers must have at least 2"),
+        ("answers", torch.zeros(7, dtype=torch.int32), "answers must have at least 8"),
+        ("answers", torch.zeros(8, dtype=torch.int64), "answers must be a vector"),
     ],
 )
 def test_wrong_arguments_are_refused(name: str, wrong: torch.Tensor, complaint: str) -> None:

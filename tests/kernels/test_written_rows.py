@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from dspark_kernels import written_rows
 from dspark_kernels.cache_cells import LayerCells
 from dspark_kernels.draft_groups import DraftGroup, hidden_alignment
 from dspark_kernels.written_rows import (
@@ -487,6 +488,16 @@ def test_rows_that_the_step_is_about_to_store_count_as_found(device: torch.devic
     assert store.past_unwritten(1, 50, store.coming(1, range(20, 50))) == 0
     assert store.past_unwritten(1, 50, store.coming(1, range(20, 49))) == 50
     assert store.past_unwritten(1, 50, store.coming(1, [*range(20, 41), *range(42, 50)])) == 42
+
+
+@pytest.mark.parametrize("slots_a_program", [1, 16, 32])
+def test_rows_that_come_are_marked_by_as_many_programs_as_they_need(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, slots_a_program: int
+) -> None:
+    monkeypatch.setattr(written_rows, "COMING_A_PROGRAM", slots_a_program)
+    store = store_of([DraftGroup(16)], device)
+
+    assert store.past_unwritten(1, 50, store.coming(1, range(50))) == 0
 
 
 def test_rows_that_another_request_stores_elsewhere_are_not_those_that_come(device: torch.device) -> None:

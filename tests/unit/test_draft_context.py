@@ -1,6 +1,7 @@
 """What a worker's draft context hides of restored rows: those that its drafter did not write, in whole blocks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -83,18 +84,16 @@ class Worker:
         for request, tokens in restored.items():
             self.context.admit(slot_of(request), tokens)
         slots = self.context.unjudged()
-        self.context.judge(
-            slots,
-            torch.tensor(list(slots), dtype=torch.int64),
-            Admission(
-                rows=torch.tensor([slot_of(slot) for slot in slots], dtype=torch.int64),
-                restored_tokens=torch.tensor(list(slots.values()), dtype=torch.int32),
-                most_restored=max(slots.values(), default=0),
-                token_ids=self.token_ids,
-                tables=tuple(self.tables),
-                coming=tuple(self._coming(group, coming or {}) for group in range(len(self.tables))),
-            ),
+        there = self.context.carry_over(slots)
+        admission = Admission(
+            rows=torch.tensor([slot_of(slot) for slot in slots], dtype=torch.int64),
+            restored_tokens=there[1],
+            most_restored=max(slots.values(), default=0),
+            token_ids=self.token_ids,
+            tables=tuple(self.tables),
+            coming=tuple(self._coming(group, coming or {}) for group in range(len(self.tables))),
         )
+        self.context.judge(slots, there, admission)
 
     def hidden(self, request: int) -> int:
         return int(self.context.hidden_tokens[slot_of(request)])
@@ -461,3 +460,45 @@ def test_every_restored_token_is_valid_hidden_or_zeroed(
         for position in stale:
             row = torch.stack(worker.row(request, position, group=len(groups) - 1))
             assert position < hidden[request] or not row.any()
+
+
+Seen = dict[str, set[tuple[torch.dtype, bool]]]
+
+
+def launches_of(context: DraftContext) -> Seen:
+    """From now on, for each kernel and tensor, its types and whether it begins at a multiple of 16 bytes: Triton
+    compiles a kernel once for each."""
+    seen: Seen = {}
+
+    def watched(name: str, kernel: Callable[..., None]) -> Callable[..., None]:
+        def launch(*arguments: object, **options: object) -> None:
+            tensors = (
+                dict(enumerate(arguments)) | vars(arguments[2]) if name != "settle" else dict(enumerate(arguments))
+            )
+            for at, tensor in tensors.items():
+                if isinstance(tensor, torch.Tensor):
+                    seen.setdefault(f"{name} {at}", set()).add((tensor.dtype, tensor.data_ptr() % 16 == 0))
+            kernel(*arguments, **options)
+
+        return launch
+
+    stock = context._kernels
+    watching = {name: watched(name, getattr(stock, name)) for name in ("find_unwritten", "zero_unwritten", "settle")}
+    context._kernels = replace(stock, **watching)
+    return seen
+
+
+@pytest.mark.parametrize("requests", [1, 2, 3])
+def test_what_is_launched_for_requests_was_compiled_at_the_start(requests: int) -> None:
+    worker = Worker()
+    token_ids, *tables = (rows.repeat(2, 1) for rows in (worker.token_ids, *worker.tables))  # by slot, as V2 has them
+    seen = launches_of(worker.context)
+    worker.context.warm_up(token_ids, tuple(tables))
+    at_the_start = dict(seen)
+    seen.clear()
+
+    slots = {slot_of(request): 50 - request for request in range(requests)}
+    there = worker.context.carry_over(slots)
+    worker.context.judge(slots, there, Admission(there[0], there[1], 50, token_ids, tuple(tables)))
+
+    assert seen == at_the_start

@@ -1,6 +1,7 @@
 """Ranks that draft together judge together: who is judged, and when, must not depend on what one of them knows."""
 
 import logging
+import weakref
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,6 +25,10 @@ BLOCK = 4
 BLOCKS = 16
 
 
+class Speculator(SimpleNamespace):
+    """One that can be referred to weakly."""
+
+
 @pytest.fixture(autouse=True)
 def inference_mode() -> Iterator[None]:
     with torch.inference_mode():
@@ -43,15 +48,15 @@ def fresh_context() -> DraftContext:
 
 def judge(context: DraftContext) -> dict[int, int]:
     slots = context.unjudged()
-    where = torch.tensor(list(slots), dtype=torch.int64)
+    there = context.carry_over(slots)
     admission = Admission(
-        rows=torch.zeros_like(where),
-        restored_tokens=torch.tensor(list(slots.values()), dtype=torch.int32),
+        rows=torch.zeros_like(there[0]),
+        restored_tokens=there[1],
         most_restored=max(slots.values(), default=0),
         token_ids=torch.zeros(1, 64, dtype=torch.int32),
         tables=(torch.arange(1, BLOCKS, dtype=torch.int32)[None],),
     )
-    context.judge(slots, where, admission)
+    context.judge(slots, there, admission)
     return slots
 
 
@@ -95,16 +100,18 @@ def test_a_slot_that_changed_hands_before_anyone_was_judged_is_the_last_requests
 
 
 def test_the_filter_makes_room_for_the_rows_of_all_draft_groups() -> None:
-    context = SimpleNamespace(store=SimpleNamespace(written=WrittenRows(100, CPU)))
-    drafting = Drafting(SimpleNamespace(), 2, context=cast(Any, context), tried=True)
-    speculator = SimpleNamespace(**{runner_v2.KEPT: drafting})
-
+    context = SimpleNamespace(store=SimpleNamespace(written=WrittenRows(100, CPU)), mirror=SimpleNamespace(idle=True))
+    mappings = torch.zeros(2, 1)
+    speculator = Speculator(input_buffers=SimpleNamespace(), _context_slot_mappings=mappings)
+    drafting = Drafting(weakref.ref(speculator), None, context=cast(Any, context), tried=True)
+    setattr(speculator.input_buffers, runner_v2.KEPT, drafting)
     batch = SimpleNamespace(num_tokens=40)
-    propose = runner_v2._proposing(lambda *_, **__: None)
+    prepare = runner_v2._preparing(lambda *_: None)
 
     context.store.written.taken += 300
     for _ in range(3):
-        propose(speculator, batch)
+        for mapping in mappings:
+            prepare(speculator.input_buffers, None, None, mapping, *[None] * 5, batch)
 
     assert int(context.store.written.current) == 1
 
@@ -122,8 +129,8 @@ def test_a_layout_that_is_not_understood_is_told_in_the_log(
 
 
 def test_a_trial_allocation_gets_no_context_and_the_final_one_may() -> None:
-    speculator = SimpleNamespace(draft_kv_cache_group_ids=[0])
-    runner = SimpleNamespace(speculator=speculator, req_states=SimpleNamespace())
+    speculator = Speculator(draft_kv_cache_group_ids=[0], input_buffers=SimpleNamespace())
+    runner = SimpleNamespace(speculator=speculator, req_states=SimpleNamespace(all_token_ids=None))
     tried = []
 
     for how in ({"is_profiling": True}, {}):
@@ -131,6 +138,20 @@ def test_a_trial_allocation_gets_no_context_and_the_final_one_may() -> None:
         tried.append(getattr(speculator, runner_v2.KEPT).tried)
 
     assert tried == [True, False]
+
+
+def test_what_is_kept_for_a_speculator_does_not_keep_it() -> None:
+    runner = SimpleNamespace(
+        speculator=Speculator(draft_kv_cache_group_ids=[0], input_buffers=SimpleNamespace()),
+        req_states=SimpleNamespace(all_token_ids=None),
+    )
+    buffers = runner.speculator.input_buffers
+    runner_v2._initialize_kv_cache(lambda *_, **__: None, runner, "config")
+
+    del runner.speculator
+
+    assert getattr(buffers, runner_v2.KEPT).of() is None
+    assert getattr(runner.req_states, runner_v2.KEPT) is getattr(buffers, runner_v2.KEPT)
 
 
 @pytest.mark.parametrize(

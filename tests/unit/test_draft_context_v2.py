@@ -1,5 +1,6 @@
 """Model runner V2's draft step, with what it looks at in vLLM's speculator: who is judged, and on which rows."""
 
+import weakref
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from dspark_cli.draft_context import runner_v2
-from dspark_cli.draft_context.runner_v2 import ADMITTED, KEPT, Drafting, _preparing, _proposing
+from dspark_cli.draft_context.runner_v2 import KEPT, Drafting, _add_request, _dummy_run, _preparing
 from tests.unit.test_draft_context import GROUPS, MAX_TOKENS, NUM_SLOTS, REQUESTS, Worker, slot_of
 
 CPU = torch.device("cpu")
@@ -19,8 +20,7 @@ STALE_BEHIND = 64
 
 @pytest.fixture(autouse=True)
 def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No memory is pinned, and the kernel that hides is passed over: what is to be hidden is looked at."""
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    """The kernel that hides is passed over: what is to be hidden is looked at."""
     monkeypatch.setattr(runner_v2, "mask_draft_context", lambda *_: MASKED.append(1))
     MASKED.clear()
     with torch.inference_mode():
@@ -41,16 +41,18 @@ class Speculator:
         self.block_tables = SimpleNamespace(
             block_tables=[SimpleNamespace(gpu=self._by_slot(table)) for table in worker.tables]
         )
-        self.requests = SimpleNamespace(all_token_ids=SimpleNamespace(gpu=self._by_slot(worker.token_ids)))
+        all_token_ids = SimpleNamespace(gpu=self._by_slot(worker.token_ids))
+        self.requests = SimpleNamespace(req_id_to_index={str(slot): slot for slot in range(NUM_SLOTS)})
         self.input_buffers = SimpleNamespace(seq_lens=None)
         self.num_query_per_req = 8
         tables: Any = object()
-        kept = Drafting(self.requests, len(GROUPS), worker.context, tables, tried=True)
-        setattr(self, KEPT, kept)
+        kept = Drafting(weakref.ref(self), all_token_ids, worker.context, tables, tried=True)
+        for keeps in (self, self.input_buffers, self.requests):
+            setattr(keeps, KEPT, kept)
         self._context_slot_mappings = torch.full((len(GROUPS), 2 * MAX_TOKENS + STALE_BEHIND), -1)
 
     def admit(self, request: int, restored: int) -> None:
-        self.requests.__dict__.setdefault(ADMITTED, {})[slot_of(request)] = restored
+        _add_request(lambda *_, **__: None, self.requests, req_id=str(slot_of(request)), num_computed_tokens=restored)
 
     def draft_step(self, stored: dict[int, Sequence[int]], left_by_the_last_step: Sequence[int] = ()) -> None:
         """stored: positions by request whose context rows this step stores. left_by_the_last_step: positions of
@@ -61,17 +63,17 @@ class Speculator:
             for at, (request, position) in enumerate([*rows, *behind]):
                 slot = self.worker.slots_of(group, request, torch.tensor([position]))
                 self._context_slot_mappings[group, at] = int(slot)
+        self.prepare(len(rows))
+
+    def prepare(self, num_tokens: int) -> None:
         slots = np.array([slot_of(request) for request in range(REQUESTS)])
-        batch = SimpleNamespace(num_tokens=len(rows), idx_mapping_np=slots, idx_mapping=None)
-        _proposing(self._stock_propose)(self, batch)
+        batch = SimpleNamespace(num_tokens=num_tokens, idx_mapping_np=slots, idx_mapping=None)
+        prepare = _preparing(lambda *_: None)
+        for mapping in self._context_slot_mappings:
+            prepare(self.input_buffers, None, None, mapping, None, None, None, None, None, batch)
 
-    def _stock_propose(self, _speculator: object, _batch: object) -> None:
-        for _ in GROUPS:
-            _preparing(lambda: None)()
-
-    def stock_dummy_run(self, speculator: object, batch: object, dummy_run: bool) -> None:
-        assert dummy_run
-        self._stock_propose(speculator, batch)
+    def dummy_run(self) -> None:
+        _dummy_run(lambda _: self.prepare(8), SimpleNamespace(speculator=self))
 
     @staticmethod
     def _by_slot(rows: torch.Tensor) -> torch.Tensor:
@@ -118,6 +120,18 @@ def test_a_request_is_judged_once() -> None:
     assert speculator.worker.counted("admissions") == 1
 
 
+def test_a_request_that_comes_while_steps_are_passed_over_is_judged_in_the_very_next_one() -> None:
+    speculator = Speculator(Worker())
+    speculator.draft_step({0: range(2)})
+    passes_over = getattr(speculator, KEPT).rows_left
+
+    speculator.admit(1, 48)
+    speculator.draft_step({1: range(48, 49)})
+
+    assert passes_over > 1
+    assert speculator.worker.counted("admissions") == 1
+
+
 def masked_in(speculator: Speculator, steps: int) -> list[int]:
     """How often each of `steps` decode steps hides something."""
     counts = []
@@ -153,15 +167,18 @@ def test_a_dummy_run_judges_nobody() -> None:
     speculator = Speculator(Worker())
     speculator.admit(0, 48)
 
-    _proposing(speculator.stock_dummy_run)(speculator, None, dummy_run=True)
+    speculator.dummy_run()
+    of_the_dummy_run = speculator.worker.counted("admissions")
+    speculator.draft_step({0: range(48, 50)})
 
-    assert speculator.worker.counted("admissions") == 0
+    assert of_the_dummy_run == 0
+    assert speculator.worker.counted("admissions") == 1
 
 
 def test_a_speculator_that_nothing_is_kept_for_drafts_as_stock() -> None:
     speculator = Speculator(Worker())
     speculator.admit(0, 48)
-    delattr(speculator, KEPT)
+    delattr(speculator.input_buffers, KEPT)
 
     speculator.draft_step({0: range(48, 50)})
 

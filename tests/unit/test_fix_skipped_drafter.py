@@ -199,10 +199,8 @@ def draft_context_of(step: Step) -> DraftContext:
 def past_unwritten(context: DraftContext, tokens: torch.Tensor, restored: int) -> int:
     """What is hidden or zeroed of a request whose `restored` tokens lie in blocks 1, 2, ..."""
     before = context.totals()
-    count = torch.tensor([restored], dtype=torch.int32)
     table = torch.arange(1, BLOCKS, dtype=torch.int32).view(1, -1)
-    context.judge(
-        {0: restored}, torch.tensor([0]), Admission(torch.tensor([0]), count, restored, tokens[None], (table,))
-    )
+    there = context.carry_over({0: restored})
+    context.judge({0: restored}, there, Admission(there[0], there[1], restored, tokens[None], (table,)))
     after = context.totals()
     return sum(after[name] - before[name] for name in ("hidden_tokens", "zeroed_tokens"))

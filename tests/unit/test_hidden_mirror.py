@@ -1,9 +1,8 @@
 """What the host knows of hidden tokens: the latest admission of a slot counts, however late an answer comes."""
 
-from typing import Any, cast
-
 import numpy as np
 import torch
+from dspark_kernels.hidden_lengths import MOST_ADMISSIONS
 
 from dspark_cli.draft_context.context import HiddenMirror
 
@@ -11,35 +10,27 @@ CPU = torch.device("cpu")
 STALE, GOOD = 32, 0
 
 
-class LateEvent:
-    """Of a copy on the device's stream."""
-
-    def __init__(self) -> None:
-        self.over = False
-
-    def query(self) -> bool:
-        return self.over
-
-
 class Mirrored:
-    """Four request slots, and the device's hidden lengths of them."""
+    """Four request slots, and a device that answers at once, or late."""
 
     def __init__(self) -> None:
         self.mirror = HiddenMirror(4, CPU)
-        self.hidden = torch.zeros(4, dtype=torch.int32)
+        self._late: list[tuple[int, int]] = []
 
-    def judge(self, found: dict[int, int]) -> None:
-        """found: hidden tokens by slot. The answer is on its way to the host when this is over."""
-        slots = torch.tensor(list(found))
-        self.hidden[slots] = torch.tensor(list(found.values()), dtype=torch.int32)
-        self.mirror.follow(dict.fromkeys(found, 99), self.hidden, slots)
+    def judge(self, found: dict[int, int], *, late: bool = False) -> None:
+        """found: hidden tokens by slot."""
+        numbers = self.mirror.numbers_of(found)
+        self._late += [
+            (slot, 2 * number + (hidden > 0)) for (slot, hidden), number in zip(found.items(), numbers, strict=True)
+        ]
+        self.mirror.follow(found)
+        if not late:
+            self.late_answers_come()
 
-    def answers_come_late(self) -> "LateEvent":
-        """Those under way, when the event says so."""
-        event = LateEvent()
-        for at, (_, *answer) in enumerate(self.mirror._under_way):
-            self.mirror._under_way[at] = cast(Any, (event, *answer))
-        return event
+    def late_answers_come(self) -> None:
+        for slot, answer in self._late:
+            self.mirror.answers[slot] = answer
+        self._late.clear()
 
     def may_hide(self) -> list[int]:
         self.mirror.catch_up()
@@ -74,9 +65,10 @@ def test_the_answer_says_which_slots_hide() -> None:
 def test_a_late_answer_does_not_hide_of_a_slot_that_was_taken_without_restored_tokens() -> None:
     mirrored = Mirrored()
     mirrored.mirror.admit(1, restored=True)
-    mirrored.judge({1: STALE})
+    mirrored.judge({1: STALE}, late=True)
 
     mirrored.mirror.admit(1, restored=False)
+    mirrored.late_answers_come()
 
     assert mirrored.may_hide() == []
 
@@ -85,10 +77,25 @@ def test_a_late_answer_does_not_clear_a_slot_whose_new_request_is_not_judged_yet
     mirrored = Mirrored()
     mirrored.mirror.admit(1, restored=True)
     mirrored.mirror.admit(2, restored=True)
-    mirrored.judge({1: GOOD, 2: GOOD})
+    mirrored.judge({1: GOOD, 2: GOOD}, late=True)
 
     mirrored.mirror.admit(1, restored=True)
+    mirrored.late_answers_come()
 
+    assert mirrored.may_hide() == [1]
+
+
+def test_a_late_answer_does_not_clear_a_slot_whose_new_request_awaits_its_own() -> None:
+    mirrored = Mirrored()
+    mirrored.mirror.admit(1, restored=True)
+    mirrored.judge({1: GOOD})
+    mirrored.mirror.admit(1, restored=True)
+
+    mirrored.judge({1: STALE}, late=True)
+    waiting = mirrored.may_hide()
+    mirrored.late_answers_come()
+
+    assert waiting == [1]
     assert mirrored.may_hide() == [1]
 
 
@@ -103,21 +110,11 @@ def test_of_several_answers_the_one_of_the_latest_admission_stands() -> None:
     assert mirrored.may_hide() == []
 
 
-def test_an_answer_is_of_its_own_time() -> None:
-    mirrored = Mirrored()
-    mirrored.mirror.admit(1, restored=True)
-    mirrored.judge({1: STALE})
-
-    mirrored.hidden.zero_()
-
-    assert mirrored.may_hide() == [1]
-
-
 def test_no_admission_is_no_answer() -> None:
     mirrored = Mirrored()
     mirrored.mirror.admit(0, restored=True)
 
-    mirrored.mirror.follow({}, mirrored.hidden, torch.tensor([], dtype=torch.int64))
+    mirrored.mirror.follow({})
 
     assert mirrored.may_hide() == [0]
 
@@ -129,11 +126,10 @@ def test_it_is_idle_while_nothing_may_be_hidden_and_no_answer_is_awaited() -> No
     mirrored.mirror.admit(0, restored=False)
     idle.append(mirrored.mirror.idle)
     mirrored.mirror.admit(1, restored=True)
-    mirrored.judge({1: GOOD})
-    answer = mirrored.answers_come_late()
+    mirrored.judge({1: GOOD}, late=True)
     mirrored.may_hide()
     idle.append(mirrored.mirror.idle)
-    answer.over = True
+    mirrored.late_answers_come()
     mirrored.may_hide()
     idle.append(mirrored.mirror.idle)
 
@@ -143,11 +139,10 @@ def test_it_is_idle_while_nothing_may_be_hidden_and_no_answer_is_awaited() -> No
 def test_it_is_not_idle_while_a_slot_that_was_taken_anew_awaits_its_own_answer() -> None:
     mirrored = Mirrored()
     mirrored.mirror.admit(1, restored=True)
-    mirrored.judge({1: GOOD})
-    first = mirrored.answers_come_late()
+    mirrored.judge({1: GOOD}, late=True)
     mirrored.mirror.admit(1, restored=True)
 
-    first.over = True
+    mirrored.late_answers_come()
     waiting = mirrored.may_hide(), mirrored.mirror.idle
     mirrored.judge({1: STALE})
     hidden = mirrored.may_hide(), mirrored.mirror.idle
@@ -158,3 +153,14 @@ def test_it_is_not_idle_while_a_slot_that_was_taken_anew_awaits_its_own_answer()
     assert hidden == ([1], False)
     assert mirrored.may_hide() == []
     assert mirrored.mirror.idle
+
+
+def test_numbers_of_admissions_begin_anew_before_an_answer_has_no_room_for_them() -> None:
+    mirrored = Mirrored()
+    mirrored.mirror._number[1] = MOST_ADMISSIONS - 1
+
+    mirrored.mirror.admit(1, restored=True)
+    mirrored.judge({1: STALE})
+
+    assert mirrored.mirror.numbers_of([1]) == [0]
+    assert mirrored.may_hide() == [1]

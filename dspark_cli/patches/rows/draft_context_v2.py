@@ -13,11 +13,12 @@ PATCH = Patch(
         Symbol("v1/worker/worker_base.py", "WorkerBase.__init__"),
         Symbol("v1/worker/gpu/states.py", "RequestState.add_request"),
         Symbol("v1/worker/gpu/model_runner.py", "GPUModelRunner.initialize_kv_cache"),
+        Symbol("v1/worker/gpu/model_runner.py", "GPUModelRunner._dummy_run"),
         Symbol(SPECULATOR, "DFlashSpeculator.capture"),
-        Symbol(SPECULATOR, "DFlashSpeculator.propose"),
         Symbol(SPECULATOR, "DFlashSpeculator._precompute_context_kv"),
         Symbol(SPECULATOR, "prepare_dflash_inputs"),
         # What it reads, and who else writes it.
+        Symbol(SPECULATOR, "DFlashSpeculator.propose"),
         Symbol(SPECULATOR, "DFlashSpeculator.__init__"),
         Symbol(SPECULATOR, "DFlashSpeculator.set_attn"),
         Symbol(SPECULATOR, "DFlashSpeculator._prepare_graph_forward"),
@@ -41,24 +42,24 @@ PATCH = Patch(
             f"{SPECULATOR}: DFlashSpeculator has no _precompute_context_kv, through which context rows are stored in a"
             " step and in captured graphs alike: what is stored cannot be followed",
             {
-                "0.26.0": "332c20260558b692",
-                "0.27.0": "7c36035379b161f4",
-                "0.28.0": "4c69b3b56b869da3",
-                "0.29.0": "f55c376412e15f70",
-                "0.30.0": "f6ecc60c134b1770",
+                "0.26.0": "9b4b61cdb1ce1cc7",
+                "0.27.0": "e35e5eba4a28f532",
+                "0.28.0": "c524f09cbe059104",
+                "0.29.0": "b4f1fda5ae8d406c",
+                "0.30.0": "189c382136eca43c",
             },
         ),
         Reading(
             Status.UNSUPPORTED,
             "v1/worker/gpu/block_table.py: BlockTables splits blocks for the attention kernel (kernel_block_sizes),"
             " and lengths are hidden in whole blocks of the cache manager",
-            {"0.31.0": "3646316efcc1e42e"},
+            {"0.31.0": "a6cf1b8a596dfc1c"},
         ),
         Reading(
             Status.APPLIES,
             f"{SPECULATOR}: DFlashSpeculator.propose prepares the inputs of all draft groups, then stores context rows"
             " by _precompute_context_kv, outside and inside captured graphs; nothing asks who wrote restored slots",
-            {"0.32.0": "dfb3a534f38c64f2", "0.33.0": "a32fce33b02d707e"},
+            {"0.32.0": "f0860c7e3dcf18a5", "0.33.0": "503ad4fc5e9fedb8"},
         ),
     ),
     references=("local-inference-lab/vllm#529",),

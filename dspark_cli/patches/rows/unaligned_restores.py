@@ -13,19 +13,19 @@ PATCH = Patch(
             f"{draft_context_v2.SPECULATOR}: the draft context brings it, and does not fit model runner V2 here (see"
             " draft_context_v2)",
             {
-                "0.26.0": "cfafcec3d372d43d",
-                "0.27.0": "a6251eec0ea7ba97",
-                "0.28.0": "a8edbe6111950a10",
-                "0.29.0": "886b35f50938d9ab",
-                "0.30.0": "e2a93cdbd911546e",
-                "0.31.0": "10a26c142a18d45d",
+                "0.26.0": "d264f2353e4d7ff0",
+                "0.27.0": "8834f2da323a3092",
+                "0.28.0": "050d26540db74f66",
+                "0.29.0": "1d829cd3f71e3028",
+                "0.30.0": "6ba602c8a29d8620",
+                "0.31.0": "9b9b2dbe368d6c06",
             },
         ),
         Reading(
             Status.APPLIES,
             f"{draft_context_v2.SPECULATOR}: nothing asks whether restored tokens end at a block's end; the draft"
             " context, on either runner, zeroes the rows of the last block that the drafter did not write",
-            {"0.32.0": "db5b185b450ab12b", "0.33.0": "d5a69824a64e60a5"},
+            {"0.32.0": "50ab366930091191", "0.33.0": "4882a2ed959ec06b"},
         ),
     ),
     references=("local-inference-lab/vllm#529",),
