@@ -77,9 +77,10 @@ class DraftContext:
         self.counts = torch.zeros(len(COUNTED), dtype=torch.int64, device=device)
         self.mirror = HiddenMirror(num_slots, device)
         self._unjudged: dict[int, int] = {}
+        self._to_clear: set[int] = set()
         self._past_unwritten = torch.zeros(num_slots, dtype=torch.int32, device=device)
-        self._may_need_clearing = np.zeros(num_slots, dtype=np.bool_)
         self._maximum_over_ranks = maximum_over_ranks
+        self._pins = device.type == "cuda"
         self._kernels = ON_GPU if device.type == "cuda" else ANYWHERE
 
     def admit(self, slot: int, restored_tokens: int) -> None:
@@ -88,13 +89,17 @@ class DraftContext:
         Who is judged follows from the admissions alone, never from the mirror: its answers come over at other times on
         other ranks, and ranks that judge must all do so in the same step.
         """
-        if restored_tokens or self._may_need_clearing[slot]:
+        if restored_tokens:
             self._unjudged[slot] = restored_tokens
-            self._may_need_clearing[slot] = True
+            self._to_clear.discard(slot)
+        else:
+            self._unjudged.pop(slot, None)
+            if self.mirror.may_hide[slot]:
+                self._to_clear.add(slot)
         self.mirror.admit(slot, restored_tokens > 0)
 
     def unjudged(self) -> dict[int, int]:
-        """Restored tokens by slot, of the requests admitted since the last call."""
+        """Restored tokens by slot, of the requests that were admitted with any since the last call."""
         unjudged, self._unjudged = self._unjudged, {}
         return unjudged
 
@@ -102,15 +107,20 @@ class DraftContext:
         """int32 [3, admitted] on the device: the slots of `unjudged`, their restored tokens, and the numbers of their
         admissions. Does not wait for the device."""
         # Rows that begin at multiples of 16 bytes: Triton compiles a kernel once more for one that does not.
-        here = torch.zeros(3, -(-len(slots) // 4) * 4, dtype=torch.int32, pin_memory=self.mirror.answers.is_pinned())
+        here = torch.zeros(3, -(-len(slots) // 4) * 4, dtype=torch.int32, pin_memory=self._pins)
         here.numpy()[:, : len(slots)] = [list(slots), list(slots.values()), self.mirror.numbers_of(slots)]
         return here.to(self.hidden_tokens.device, non_blocking=True)[:, : len(slots)]
 
     def hides_in(self, slots: np.ndarray) -> bool:
-        """Whether something may be hidden of a request in one of `slots`. Never waits for the device."""
-        if self.policy is Policy.OFF:
+        """Whether something may be hidden of a request in one of `slots`; `hidden_tokens` has nothing of requests that
+        left then. Never waits for the device."""
+        if self.policy is Policy.OFF or not self.mirror.may_hide_in(slots):
             return False
-        return self.mirror.may_hide_in(slots)
+        if self._to_clear:
+            there = self.carry_over(dict.fromkeys(self._to_clear, 0))
+            self.hidden_tokens.index_fill_(0, there[0].long(), 0)
+            self._to_clear.clear()
+        return True
 
     def record(self, group: int, slots: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor) -> None:
         """The drafter has just stored context rows of draft group `group`; see `record_written_rows`."""
@@ -133,8 +143,6 @@ class DraftContext:
         if any(restored % self.alignment for restored in slots.values()):
             self._kernels.zero_unwritten(self.store.written, self.store.groups, admission, self.alignment)
         self._settle(past, there)
-        for slot, restored in slots.items():
-            self._may_need_clearing[slot] = restored > 0
         self.mirror.follow(slots)
 
     def _settle(self, past: torch.Tensor, there: torch.Tensor) -> None:
@@ -192,8 +200,9 @@ class HiddenMirror:
         self._may_hide_any = False
 
     def admit(self, slot: int, restored: bool) -> None:
+        left_hidden = self.may_hide[slot] and not restored
         self.may_hide[slot] = restored
-        self._may_hide_any |= restored
+        self._may_hide_any = bool(self.may_hide.any()) if left_hidden else self._may_hide_any or restored
         self.idle &= not restored
         self._number[slot] = (self._number[slot] + 1) % MOST_ADMISSIONS
         self._awaited.pop(slot, None)

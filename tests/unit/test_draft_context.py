@@ -296,26 +296,36 @@ def test_what_no_query_sees_behind_a_sliding_window_is_not_judged(position: int,
 
 def test_a_slot_taken_without_restored_tokens_loses_what_was_hidden_there() -> None:
     worker = Worker()
-    worker.admit({0: 48})
-    hidden_before = worker.hidden(0)
+    worker.admit({0: 48, 1: 36})
 
-    worker.admit({0: 0})
+    worker.context.admit(slot_of(0), 0)
 
-    assert hidden_before == 48
-    assert worker.hidden(0) == 0
     assert not worker.may_hide(0)
-    assert worker.counted("admissions") == 1
+    assert worker.may_hide(0, 1)
+    assert (worker.hidden(0), worker.hidden(1)) == (0, 36)
+    assert worker.counted("admissions") == 2
 
 
 def test_a_slot_is_cleared_though_nobody_was_judged_since_its_last_request_came() -> None:
     worker = Worker()
-    worker.admit({0: 48})
+    worker.admit({0: 48, 1: 36})
     worker.context.admit(slot_of(0), 36)
+
     worker.context.admit(slot_of(0), 0)
 
-    worker.admit({0: 0})
+    assert worker.may_hide(0, 1)
+    assert (worker.hidden(0), worker.hidden(1)) == (0, 36)
 
-    assert worker.hidden(0) == 0
+
+def test_what_is_hidden_of_a_request_is_not_cleared_for_those_before_it() -> None:
+    worker = Worker()
+    worker.admit({0: 48, 1: 36})
+    worker.context.admit(slot_of(0), 0)
+
+    worker.admit({0: 24})
+
+    assert worker.may_hide(0, 1)
+    assert (worker.hidden(0), worker.hidden(1)) == (24, 36)
 
 
 def test_a_request_without_restored_tokens_in_a_fresh_slot_asks_for_no_judgement() -> None:
@@ -328,26 +338,19 @@ def test_a_request_without_restored_tokens_in_a_fresh_slot_asks_for_no_judgement
     assert context.unjudged() == {}
 
 
-def test_who_is_judged_does_not_depend_on_answers_that_came_over() -> None:
+@pytest.mark.parametrize("written", [True, False])
+def test_nobody_is_judged_for_a_request_that_left(written: bool) -> None:
     worker = Worker()
-    worker.draft(0, range(48))
+    worker.draft(0, range(48 if written else 1))
     worker.admit({0: 48})
-    known_to_be_good = not worker.may_hide(0)
+    may_hide_before = worker.may_hide(0)
 
     worker.context.admit(slot_of(0), 0)
 
-    assert known_to_be_good
-    assert worker.context.unjudged() == {slot_of(0): 0}
-
-
-def test_a_slot_is_cleared_once() -> None:
-    worker = Worker()
-    worker.admit({0: 48})
-    worker.admit({0: 0})
-
-    worker.context.admit(slot_of(0), 0)
-
+    assert may_hide_before != written
     assert worker.context.unjudged() == {}
+    assert not worker.may_hide(0)
+    assert worker.context.mirror.idle
 
 
 def test_the_latest_admission_of_a_slot_is_judged() -> None:
