@@ -11,8 +11,9 @@ Three measurements, from the whole to the detail.
   --cores all processes of both servers have the same cores. Where the servers round alike they draft alike; where they
   do not, draft steps a second compare them at equal acceptance.
 * One server is sent bursts through the runtime and past it, in the same way. That leaves out how one process differs
-  from another, and what is in both: recording, in the captured graph (benchmarks/written_rows.py has its time). In the
-  stock server both are the same: what they differ by there is the error.
+  from another, and what is in both: recording, in the captured graph and of prefills (benchmarks/written_rows.py has
+  its time), and the note that a request came. In the stock server both are the same: what they differ by there is the
+  error.
 * Within one server's bursts, engine steps go through the runtime and past it in turns of a few milliseconds, which
   leaves out admissions too.
 """
@@ -67,22 +68,20 @@ class Side:
 
 @dataclass(frozen=True)
 class Burst:
-    """Output tokens a second, and the answers."""
+    """Output tokens, the time that they took, the answers, and what was drafted for them."""
 
-    rate: float
+    tokens: int
+    seconds: float
     texts: list[str]
-
-
-@dataclass(frozen=True)
-class Drafted:
-    """Draft steps and accepted tokens over all bursts."""
-
-    steps: float
-    accepted: float
+    drafted: Counters
 
     @property
-    def acceptance_length(self) -> float:
-        return 1 + self.accepted / self.steps
+    def rate(self) -> float:
+        return self.tokens / self.seconds
+
+    @property
+    def steps_a_second(self) -> float:
+        return self.drafted.drafts / self.seconds
 
 
 def main() -> int:
@@ -103,18 +102,20 @@ def main() -> int:
         ("patched server, through over past", Side(patched, True), Side(patched, False)),
         ("stock server, the same", Side(stock, True), Side(stock, False)),
     )
+    about = {"date": str(date.today()), "vllm": stock.version(), "python": platform.python_version()}
     results: list[dict[str, Any]] = []
+
+    def keep(what: str, batch: int, measured: dict[str, Any]) -> None:
+        results.append({"what": what, "batch": batch, **measured})
+        print(_line(results[-1]), flush=True)
+        if given.out:
+            write_json(given.out, {**about, "measured": results})
+
     for batch in given.batch:
         for name, base, other in measured:
-            pairs = asyncio.run(_pairs(base, other, batch, given.pairs))
-            results.append({"what": name, "batch": batch, **pairs})
-            print(_line(results[-1]), flush=True)
+            keep(name, batch, asyncio.run(_pairs(base, other, batch, given.pairs)))
         for name, server in (("patched server", patched), ("stock server", stock)):
-            results.append({"what": f"{name}, turns of steps", "batch": batch, **_turns(server, batch)})
-            print(_line(results[-1]), flush=True)
-    if given.out:
-        about = {"date": str(date.today()), "vllm": stock.version(), "python": platform.python_version()}
-        write_json(given.out, {**about, "measured": results})
+            keep(f"{name}, turns of steps", batch, _turns(server, batch))
     return 0
 
 
@@ -137,36 +138,33 @@ async def _pairs(base: Side, other: Side, batch: int, count: int) -> dict[str, A
     restored = long_prompts(max(batch // 2, 1), PIECES)
     sides = (base, other)
     bursts: dict[Side, list[Burst]] = {side: [] for side in sides}
-    drafted = dict.fromkeys(sides, Drafted(0, 0))
     async with base.server.client(batch) as to_base, other.server.client(batch) as to_other:
         clients = {base: to_base, other: to_other}
-        for side in sides:
-            await _burst(side, clients[side], _texts(restored, "to warm up"), batch)
         try:
+            for side in sides:
+                await _burst(side, clients[side], _texts(restored, f"of {batch} to warm up"), batch)
             for turn in range(count):
-                for side in sides if turn % 2 == 0 else sides[::-1]:
-                    # In one server the other side's texts of this turn are not new any more.
-                    new = f"{turn} {side.past_runtime:d}" if side.past_runtime is not None else f"{turn}"
-                    before = side.server.counters()
+                for place, side in enumerate(sides if turn % 2 == 0 else sides[::-1]):
+                    # In one server the texts that the other side has just been sent are not new any more.
+                    new = f"{turn} of {batch}" + (f", {place}" if base.server == other.server else "")
                     bursts[side].append(await _burst(side, clients[side], _texts(restored, new), batch))
-                    drafted[side] = _plus(drafted[side], _settled(side.server).since(before))
         finally:
             for side in sides:
                 side.put_back()
-    ratios = [after.rate / before.rate for before, after in zip(bursts[base], bursts[other], strict=True)]
-    at_equal_acceptance = drafted[other].steps / drafted[base].steps
+    pairs = list(zip(bursts[base], bursts[other], strict=True))
     return {
-        "ratio": _with_interval(ratios),
-        "ratio_of_steps": _with_interval([ratio * at_equal_acceptance for ratio in ratios]),
+        "ratio": _with_interval([b.rate / a.rate for a, b in pairs]),
+        "ratio_of_steps": _with_interval([b.steps_a_second / a.steps_a_second for a, b in pairs]),
         "tokens_a_second": [[burst.rate for burst in bursts[side]] for side in sides],
-        "acceptance_length": [drafted[side].acceptance_length for side in sides],
+        "draft_steps": [[burst.drafted.drafts for burst in bursts[side]] for side in sides],
+        "acceptance_length": [_acceptance_length(bursts[side]) for side in sides],
         "same_texts": _same_texts(bursts[base], bursts[other]),
         "texts": sum(len(burst.texts) for burst in bursts[base]),
     }
 
 
-def _plus(drafted: Drafted, more: Counters) -> Drafted:
-    return Drafted(drafted.steps + more.drafts, drafted.accepted + more.accepted)
+def _acceptance_length(bursts: Sequence[Burst]) -> float:
+    return 1 + sum(burst.drafted.accepted for burst in bursts) / sum(burst.drafted.drafts for burst in bursts)
 
 
 def _same_texts(some: Sequence[Burst], others: Sequence[Burst]) -> int:
@@ -184,22 +182,25 @@ def _texts(restored: Sequence[str], burst: str) -> list[str]:
 async def _burst(side: Side, client: httpx.AsyncClient, texts: Sequence[str], batch: int) -> Burst:
     """At batch 1 one text after the other, else all in one request: a client that sends them one by one is felt."""
     side.prepare()
+    before = await _settled(side.server, client)
     tokens, prompts = BURST_TOKENS[batch], list(texts) if batch == 1 else [list(texts)]
     started = time.perf_counter()
     answers = [await side.server.completion(client, prompt, tokens, {"ignore_eos": True}) for prompt in prompts]
     took = time.perf_counter() - started
-    return Burst(len(texts) * tokens / took, [choice["text"] for answer in answers for choice in answer["choices"]])
+    drafted = (await _settled(side.server, client)).since(before)
+    texts_back = [choice["text"] for answer in answers for choice in answer["choices"]]
+    return Burst(len(texts) * tokens, took, texts_back, drafted)
 
 
-def _settled(server: Server) -> Counters:
+async def _settled(server: Server, client: httpx.AsyncClient) -> Counters:
     """The counters once they have stopped: the last steps reach them after the answers."""
-    counters = server.counters()
+    counters = None
     while True:
-        time.sleep(SETTLES_IN_S)
-        later = server.counters()
+        later = Counters.read((await client.get(f"{server.url}/metrics")).text)
         if later == counters:
             return later
         counters = later
+        await asyncio.sleep(SETTLES_IN_S)
 
 
 def _turns(server: Server, batch: int) -> dict[str, Any]:
@@ -211,7 +212,8 @@ def _turns(server: Server, batch: int) -> dict[str, Any]:
     for _ in range(TIMED_ROUNDS[batch]):
         server.complete(prompts, TIMED_TOKENS, batch, ignore_eos=True)
     times: dict[str, Any] = server.call("draft_step_times")[0]
-    return {**times, "ratio": _with_interval(list(_ratios(times.pop("turns"))))}
+    ratios = list(_ratios(times.pop("turns")))
+    return {**times, "ratio": _with_interval(ratios)}
 
 
 def _ratios(turns: Sequence[tuple[bool, float]]) -> Iterator[float]:

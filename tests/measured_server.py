@@ -39,6 +39,11 @@ class Counters:
     external_hits: float
     preemptions: float
 
+    @classmethod
+    def read(cls, metrics: str) -> "Counters":
+        values = {name: re.findall(rf"^vllm:{name}_total{{[^}}]*}} (\S+)", metrics, re.M) for name in COUNTERS.values()}
+        return cls(*(sum(map(float, values[name])) for name in COUNTERS.values()))
+
     def since(self, before: "Counters") -> "Counters":
         return Counters(*(getattr(self, name) - getattr(before, name) for name in COUNTERS))
 
@@ -54,9 +59,7 @@ class Server:
     url: str
 
     def counters(self) -> Counters:
-        text = self._metrics()
-        values = {name: re.findall(rf"^vllm:{name}_total{{[^}}]*}} (\S+)", text, re.M) for name in COUNTERS.values()}
-        return Counters(*(sum(map(float, values[name])) for name in COUNTERS.values()))
+        return Counters.read(self._metrics())
 
     def _metrics(self) -> str:
         return httpx.get(f"{self.url}/metrics", timeout=30).text

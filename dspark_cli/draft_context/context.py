@@ -89,13 +89,12 @@ class DraftContext:
         Who is judged follows from the admissions alone, never from the mirror: its answers come over at other times on
         other ranks, and ranks that judge must all do so in the same step.
         """
+        if self.mirror.may_hide[slot]:
+            self._to_clear.add(slot)
         if restored_tokens:
             self._unjudged[slot] = restored_tokens
-            self._to_clear.discard(slot)
         else:
             self._unjudged.pop(slot, None)
-            if self.mirror.may_hide[slot]:
-                self._to_clear.add(slot)
         self.mirror.admit(slot, restored_tokens > 0)
 
     def unjudged(self) -> dict[int, int]:
@@ -135,6 +134,7 @@ class DraftContext:
         """
         if self.policy is Policy.OFF:
             return
+        self._to_clear.difference_update(slots)
         self.store.written.expect(sum(slots.values()) * len(self.store.groups))
         past = self._past_unwritten[: len(slots)]
         self._kernels.find_unwritten(self.store.written, self.store.groups, admission, past)
