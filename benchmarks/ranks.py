@@ -68,14 +68,14 @@ def main() -> int:
 
 
 def _phases(server: Server, prompts: list[str], given: argparse.Namespace) -> Iterator[Phase]:
-    yield from _cold_warm_stale(server, prompts, given.tokens, "")
+    yield from cold_warm_stale(server, prompts, given.tokens, "")
     if given.sleep:
         for call in ("sleep?level=1", "wake_up"):
             httpx.post(f"{server.url}/{call}", timeout=120).raise_for_status()
-        yield from _cold_warm_stale(server, prompts, given.tokens, "after wake-up, ", emptied=True)
+        yield from cold_warm_stale(server, prompts, given.tokens, "after wake-up, ", emptied=True)
 
 
-def _cold_warm_stale(
+def cold_warm_stale(
     server: Server, prompts: list[str], tokens: int, when: str, emptied: bool = False
 ) -> Iterator[Phase]:
     """With `emptied` the prefix cache should be empty already."""

@@ -126,13 +126,13 @@ def live_server(
     )
     server = LiveServer(f"http://127.0.0.1:{port}", tool, log)
     try:
-        _wait_until_it_answers(server, log)
+        wait_until_it_answers(server, log)
         yield server
     finally:
         server.stop()
 
 
-def _wait_until_it_answers(server: LiveServer, log: Path) -> None:
+def wait_until_it_answers(server: LiveServer, log: Path) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < deadline:
         if server.tool.poll() is not None:
