@@ -103,16 +103,16 @@ class DraftContext:
         return unjudged
 
     def carry_over(self, slots: dict[int, int]) -> torch.Tensor:
-        """int32 [3, admitted] on the device: the slots of `unjudged`, their restored tokens, and the numbers of their
-        admissions. Does not wait for the device."""
+        """slots: restored tokens by slot, as `unjudged` gives them. int32 [3, slots] on the device: the slots, their
+        restored tokens, and the numbers of their latest admissions. Does not wait for the device."""
         # Rows that begin at multiples of 16 bytes: Triton compiles a kernel once more for one that does not.
         here = torch.zeros(3, -(-len(slots) // 4) * 4, dtype=torch.int32, pin_memory=self._pins)
         here.numpy()[:, : len(slots)] = [list(slots), list(slots.values()), self.mirror.numbers_of(slots)]
         return here.to(self.hidden_tokens.device, non_blocking=True)[:, : len(slots)]
 
     def hides_in(self, slots: np.ndarray) -> bool:
-        """Whether something may be hidden of a request in one of `slots`; `hidden_tokens` has nothing of requests that
-        left then. Never waits for the device."""
+        """Whether something may be hidden of a request in one of `slots`. Where it may, what was hidden of requests
+        that left is cleared first. Never waits for the device."""
         if self.policy is Policy.OFF or not self.mirror.may_hide_in(slots):
             return False
         if self._to_clear:

@@ -124,14 +124,14 @@ def settle_hidden_lengths_reference(
     hide_all: bool,
 ) -> None:
     """`settle_hidden_lengths` in plain PyTorch."""
-    live = request_slots >= 0
-    restored, past = restored_tokens[: live.shape[0]][live], past_unwritten[: live.shape[0]][live]
+    admitted, live = request_slots.shape[0], request_slots >= 0
+    restored, past, number = (each[:admitted][live] for each in (restored_tokens, past_unwritten, numbers))
     whole = restored - restored % alignment
     past = torch.maximum(past, whole) if hide_all else past
     hidden = torch.minimum((past + alignment - 1) // alignment * alignment, whole)
     zeroed = torch.clamp(past - whole, min=0)
     where = request_slots[live].long()
     hidden_tokens[where] = hidden
-    answers[where] = (2 * numbers[: live.shape[0]][live] + (hidden > 0).int()).to(answers.device)
-    past_unwritten[: request_slots.shape[0]] = 0
+    answers[where] = (2 * number + (hidden > 0).int()).to(answers.device)
+    past_unwritten[:admitted] = 0
     counts += torch.stack([(restored > 0).int(), restored, restored - hidden - zeroed, hidden, zeroed]).sum(1)
