@@ -12,7 +12,7 @@ parallelism. The exit code is 1 where ranks differ.
 import argparse
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -28,7 +28,7 @@ COUNTED = ("admissions", "restored_tokens", "valid_tokens", "hidden_tokens", "ze
 
 @dataclass(frozen=True)
 class Phase:
-    """drafts and hidden: of every draft step, a digest, the same on every rank where ranks_equal."""
+    """drafts and hidden: of every prompt, a digest of each draft step, the same on every rank where ranks_equal."""
 
     name: str
     ranks: int
@@ -37,8 +37,8 @@ class Phase:
     acceptance_length: float
     hits: int
     counted: dict[str, int]
-    drafts: list[str]
-    hidden: list[str]
+    drafts: list[list[str]]
+    hidden: list[list[str]]
     texts: list[str]
 
 
@@ -86,49 +86,62 @@ def cold_warm_stale(
 
 
 def _phase(server: Server, name: str, prompts: list[str], tokens: int, noise: bool) -> Phase:
-    server.call("record_steps", NOISE if noise else 0.0)
     before, context = server.counters(), server.draft_context()
-    answers = server.complete(prompts, tokens, ignore_eos=True)
+    steps_of, texts = [], []
+    for prompt in prompts:
+        server.call("record_steps", NOISE if noise else 0.0)
+        texts += [answer["text"] for answer in server.complete([prompt], tokens, ignore_eos=True)]
+        steps_of.append([each["steps"] for each in server.call("recorded_steps")])
     counted, context_after = server.counters().since(before), server.draft_context()
-    ranks = [each["steps"] for each in server.call("recorded_steps")]
     counters = [{key: rank[key] for key in COUNTED} for rank in context_after["ranks"]]
     return Phase(
         name=name,
-        ranks=len(ranks),
-        ranks_equal=bool(ranks[0]) and all(rank == ranks[0] for rank in ranks),
+        ranks=len(counters),
+        ranks_equal=all(ranks[0] and all(rank == ranks[0] for rank in ranks) for ranks in steps_of),
         counters_equal=all(rank == counters[0] for rank in counters),
         acceptance_length=counted.acceptance_length,
         hits=int(counted.hits),
         counted={key: context_after[key] - context[key] for key in COUNTED},
-        drafts=[drafts for drafts, _ in ranks[0]],
-        hidden=[hidden for _, hidden in ranks[0]],
-        texts=[answer["text"] for answer in answers],
+        drafts=[[drafts for drafts, _ in ranks[0]] for ranks in steps_of],
+        hidden=[[hidden for _, hidden in ranks[0]] for ranks in steps_of],
+        texts=texts,
     )
 
 
 def _line(phase: Phase) -> str:
     alike = {True: "equal", False: "DIFFERENT"}
     return (
-        f"{phase.name:<22} {phase.ranks} ranks, {len(phase.drafts):>5} draft steps, {alike[phase.ranks_equal]};"
+        f"{phase.name:<22} {phase.ranks} ranks, {_steps(phase):>5} draft steps, {alike[phase.ranks_equal]};"
         f" counters {alike[phase.counters_equal]}; length {phase.acceptance_length:.3f}; hits {phase.hits:,};"
         f" valid {phase.counted['valid_tokens']:,}, hidden {phase.counted['hidden_tokens']:,}"
     )
 
 
 def _agreement(one: Phase, other: Phase) -> dict[str, Any]:
-    pairs = list(zip(one.drafts, other.drafts, strict=False))
+    """same_first_steps: of every prompt, how many draft steps draft the same before one does not."""
+    pairs = list(zip(one.drafts, other.drafts, strict=True))
     texts = sum(a == b for a, b in zip(one.texts, other.texts, strict=True))
     return {
-        "draft_steps": [len(one.drafts), len(other.drafts)],
-        "same_drafts": sum(a == b for a, b in pairs),
-        "same_until_step": next((at for at, (a, b) in enumerate(pairs) if a != b), len(pairs)),
+        "draft_steps": [_steps(one), _steps(other)],
+        "same_first_steps": [_same_first(mine, others) for mine, others in pairs],
+        "of": [min(len(mine), len(others)) for mine, others in pairs],
         "same_texts": f"{texts} of {len(one.texts)}",
         "acceptance_length": [one.acceptance_length, other.acceptance_length],
     }
 
 
+def _same_first(some: Sequence[str], others: Sequence[str]) -> int:
+    pairs = list(zip(some, others, strict=False))
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(pairs))
+
+
+def _steps(phase: Phase) -> int:
+    return sum(map(len, phase.drafts))
+
+
 def _short(phase: Phase) -> dict[str, Any]:
-    return {**asdict(phase), "drafts": len(phase.drafts), "hidden": len(set(phase.hidden)), "texts": len(phase.texts)}
+    hidden = len({digest for steps in phase.hidden for digest in steps})
+    return {**asdict(phase), "drafts": _steps(phase), "hidden": hidden, "texts": len(phase.texts)}
 
 
 if __name__ == "__main__":
