@@ -21,6 +21,8 @@ class Target:
     longest: int | None
     recurrent: bool
     multimodal: bool
+    latent: bool
+    """Latent attention (MLA)."""
     windows_beside_full: bool
     """Whether some layers attend over a sliding window and others over everything."""
 
@@ -37,6 +39,7 @@ def target_facts(checkpoint: Checkpoint) -> Target:
         positive_int(config.get("max_position_embeddings")),
         _is_recurrent(config),
         isinstance(text, dict) and any(name in checkpoint.config for name in ("vision_config", "audio_config")),
+        positive_int(config.get("kv_lora_rank")) is not None,
         _kinds(config) >= {"sliding_attention", "full_attention"},
     )
 

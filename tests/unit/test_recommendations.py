@@ -58,6 +58,8 @@ QWEN_DSPARK = public("qwen3-8b"), public("qwen3-8b-dspark-block7")
 HYBRID = public("qwen3.6-27b"), public("qwen3.6-27b-dflash")
 TINY = TARGET, DFLASH
 FA = {BACKEND: "FLASH_ATTN"}
+LATENT = public("kimi-k3"), public("kimi-k3-dspark")
+NIXL = ("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}')
 LMCACHE = ("--kv-transfer-config", '{"kv_connector": "LMCacheConnectorV1"}')
 
 CASES = (
@@ -200,7 +202,7 @@ CASES = (
     ),
     Case(
         "latent attention has backends of its own",
-        (public("kimi-k3"), public("kimi-k3-dspark")),
+        LATENT,
         gpu="b200",
         config={TOKENS: 7},
     ),
@@ -338,6 +340,60 @@ CASES = (
         gpu="h200",
         vllm_args=("-tp", "2", "--attention-backend", "TRITON_ATTN"),
         config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "context parallelism that deals out more tokens than one at a time",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-tp", "2", "-dcp", "2", "--cp-kv-cache-interleave-size", "16"),
+        config={TOKENS: 15, **FA},
+        refused=("dcp-interleave",),
+    ),
+    Case(
+        "tokens dealt out one by one",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-tp", "2", "-dcp", "2", "--cp-kv-cache-interleave-size", "1", *NIXL),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "an interleave without context parallelism",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-tp", "2", "--cp-kv-cache-interleave-size", "16"),
+        config={TOKENS: 15, **FA},
+    ),
+    Case(
+        "context parallelism with a connector for which vLLM deals out whole blocks",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-tp", "2", "-dcp", "2", *NIXL),
+        config={TOKENS: 15, **FA},
+        refused=("dcp-interleave",),
+    ),
+    Case(
+        "latent attention whose backend takes more tokens than one at a time",
+        LATENT,
+        gpu="b200",
+        vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "64", "--attention-backend", "FlashMLA_sparse"),
+        config={TOKENS: 7},
+    ),
+    Case(
+        "latent attention whose backend is for vLLM to choose",
+        LATENT,
+        gpu="b200",
+        vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "64"),
+        config={TOKENS: 7},
+        traps=("dcp-interleave",),
+    ),
+    Case(
+        "latent attention before its backend took more tokens than one at a time",
+        LATENT,
+        gpu="b200",
+        release=(0, 31),
+        vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "64", "--attention-backend", "TOKENSPEED_MLA"),
+        config={TOKENS: 7},
+        refused=("dcp-interleave",),
     ),
     Case(
         "context parallelism without the hybrid manager, which keeps both groups",

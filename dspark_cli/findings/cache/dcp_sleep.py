@@ -1,7 +1,8 @@
 """Sleep and wake-up with a replicated draft: what says which groups are sharded must survive.
 
-It does, as read: block tables lie outside the pool that sleep discards (0.29 to 0.31), or in a pool that it copies to
-the host and back (the `runtime` tag, since 0.32). Up to 0.27 they were rebuilt, without replication in them.
+It does, as run with vLLM 0.33, and as read before: block tables lie outside the pool that sleep discards (0.29 to
+0.31), or in a pool that it copies to the host and back (the `runtime` tag, since 0.32). Up to 0.27 they were rebuilt,
+without replication in them.
 """
 
 from collections.abc import Iterator
@@ -21,8 +22,9 @@ def check(evidence: CacheEvidence) -> Iterator[Finding | NotChecked]:
         ID,
         Severity.INFO,
         "the server can sleep, and its drafter's KV is replicated beside a sharded target: the tables that tell the two"
-        " apart survive, as read in vLLM's source and run by nobody",
+        " apart survive (vLLM 0.33: drafts after wake-up were those before; 0.31 and 0.32: as read in the source)",
         geometry(plan),
-        "compare acceptance before sleep and after wake-up: dspark-tool acceptance",
-        source="second seed; vLLM 0.32 and 0.33 gpu_worker.py:initialize_from_config, sleep_mode_backend.py",
+        "nothing to do; to see it, compare acceptance before sleep and after wake-up: dspark-tool acceptance",
+        source="second seed; vLLM 0.33, two ranks on an H200, sleep level 1; vLLM 0.32 and 0.33"
+        " gpu_worker.py:initialize_from_config, sleep_mode_backend.py",
     )
