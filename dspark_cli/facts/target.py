@@ -21,8 +21,8 @@ class Target:
     longest: int | None
     recurrent: bool
     multimodal: bool
-    latent: bool
-    """Latent attention (MLA)."""
+    latent: bool | None
+    """Latent attention (MLA), or DeepSeek-V4's; None where there is no config.json to look at."""
     windows_beside_full: bool
     """Whether some layers attend over a sliding window and others over everything."""
 
@@ -39,7 +39,7 @@ def target_facts(checkpoint: Checkpoint) -> Target:
         positive_int(config.get("max_position_embeddings")),
         _is_recurrent(config),
         isinstance(text, dict) and any(name in checkpoint.config for name in ("vision_config", "audio_config")),
-        positive_int(config.get("kv_lora_rank")) is not None,
+        _is_latent(config) if config else None,
         _kinds(config) >= {"sliding_attention", "full_attention"},
     )
 
@@ -47,6 +47,10 @@ def target_facts(checkpoint: Checkpoint) -> Target:
 def _kinds(config: dict[str, Any]) -> set[str]:
     kinds = config.get("layer_types")
     return set(map(str, kinds)) if isinstance(kinds, list) else set()
+
+
+def _is_latent(config: dict[str, Any]) -> bool:
+    return positive_int(config.get("kv_lora_rank")) is not None or bool(config.get("compress_ratios"))
 
 
 def _is_recurrent(config: dict[str, Any]) -> bool:

@@ -19,7 +19,7 @@ def without_hybrid_manager(tree: SourceTree, kv_transfer_config: str | None) -> 
     None too where the sources of `tree` do not tell: a connector of another package, or one that is put together when
     it is imported. `kv_transfer_config` is the JSON of the option.
     """
-    for name in connectors_named(kv_transfer_config):
+    for name in _named(kv_transfer_config):
         try:
             if _supports_hybrid(tree, name) is False:
                 return name
@@ -28,8 +28,8 @@ def without_hybrid_manager(tree: SourceTree, kv_transfer_config: str | None) -> 
     return None
 
 
-def connectors_named(text: str | None) -> list[str]:
-    """The connector that the JSON of --kv-transfer-config names, or those that its MultiConnector has."""
+def _named(text: str | None) -> list[str]:
+    """The connector, or those that a MultiConnector has."""
     try:
         config: Any = json.loads(text or "{}")
     except (ValueError, RecursionError):

@@ -58,8 +58,8 @@ QWEN_DSPARK = public("qwen3-8b"), public("qwen3-8b-dspark-block7")
 HYBRID = public("qwen3.6-27b"), public("qwen3.6-27b-dflash")
 TINY = TARGET, DFLASH
 FA = {BACKEND: "FLASH_ATTN"}
-LATENT = public("kimi-k3"), public("kimi-k3-dspark")
-NIXL = ("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}')
+LATENT = public("kimi-k2.5"), public("kimi-k2.5-dflash")
+LATENT_BOTH = public("kimi-k3"), public("kimi-k3-dspark")
 LMCACHE = ("--kv-transfer-config", '{"kv_connector": "LMCacheConnectorV1"}')
 
 CASES = (
@@ -202,7 +202,7 @@ CASES = (
     ),
     Case(
         "latent attention has backends of its own",
-        LATENT,
+        LATENT_BOTH,
         gpu="b200",
         config={TOKENS: 7},
     ),
@@ -353,7 +353,7 @@ CASES = (
         "tokens dealt out one by one",
         QWEN,
         gpu="h200",
-        vllm_args=("-tp", "2", "-dcp", "2", "--cp-kv-cache-interleave-size", "1", *NIXL),
+        vllm_args=("-tp", "2", "-dcp", "2", "--cp-kv-cache-interleave-size", "1"),
         config={TOKENS: 15, **FA},
     ),
     Case(
@@ -364,27 +364,34 @@ CASES = (
         config={TOKENS: 15, **FA},
     ),
     Case(
-        "context parallelism with a connector for which vLLM deals out whole blocks",
+        "prefill context parallelism deals out tokens too",
         QWEN,
         gpu="h200",
-        vllm_args=("-tp", "2", "-dcp", "2", *NIXL),
+        vllm_args=("-pcp", "2", "--cp-kv-cache-interleave-size", "16"),
         config={TOKENS: 15, **FA},
         refused=("dcp-interleave",),
+    ),
+    Case(
+        "the older option of the interleave, which counts beside a connector",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-dcp", "2", "--dcp-kv-cache-interleave-size", "16", "--kv-transfer-config", "{}"),
+        config={TOKENS: 15, **FA},
+        refused=("dcp-interleave",),
+    ),
+    Case(
+        "the older option without a connector, which vLLM passes over",
+        QWEN,
+        gpu="h200",
+        vllm_args=("-dcp", "2", "--dcp-kv-cache-interleave-size", "16"),
+        config={TOKENS: 15, **FA},
     ),
     Case(
         "latent attention whose backend takes more tokens than one at a time",
         LATENT,
         gpu="b200",
-        vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "64", "--attention-backend", "FlashMLA_sparse"),
-        config={TOKENS: 7},
-    ),
-    Case(
-        "latent attention whose backend is for vLLM to choose",
-        LATENT,
-        gpu="b200",
-        vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "64"),
-        config={TOKENS: 7},
-        traps=("dcp-interleave",),
+        vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "64", "--attention-backend", "tokenspeed_mla"),
+        config={TOKENS: 7, **FA},
     ),
     Case(
         "latent attention before its backend took more tokens than one at a time",
@@ -392,8 +399,24 @@ CASES = (
         gpu="b200",
         release=(0, 31),
         vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "64", "--attention-backend", "TOKENSPEED_MLA"),
+        config={TOKENS: 7, **FA},
+        traps=("dcp-interleave",),
+    ),
+    Case(
+        "latent attention whose backend is for vLLM to choose",
+        LATENT,
+        gpu="b200",
+        vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "64", "--attention-backend", "auto"),
+        config={TOKENS: 7, **FA},
+        traps=("dcp-interleave",),
+    ),
+    Case(
+        "a latent drafter, which is sharded as its target is, with attention of its own",
+        LATENT_BOTH,
+        gpu="b200",
+        vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "64", "--attention-backend", "TOKENSPEED_MLA"),
         config={TOKENS: 7},
-        refused=("dcp-interleave",),
+        traps=("dcp-interleave",),
     ),
     Case(
         "context parallelism without the hybrid manager, which keeps both groups",
@@ -800,6 +823,26 @@ def test_a_layout_that_vllm_refuses_is_refused() -> None:
     result = recommend(replace(situation(DENSE), drafter=replace(facts, target_layers=36, target_hidden_size=4096)), ())
 
     assert "anchor-layout-not-served" in [finding.id for finding in result.refused]
+
+
+@pytest.mark.parametrize(("release", "readable"), [((0, 33), False), ((0, 34), True)])
+def test_an_interleave_is_not_refused_for_a_target_or_a_release_that_nobody_read(
+    release: tuple[int, int], readable: bool
+) -> None:
+    case = Case(
+        "an interleave",
+        QWEN,
+        gpu="h200",
+        release=release,
+        vllm_args=("-dcp", "2", "--cp-kv-cache-interleave-size", "4"),
+    )
+    asked = situation(case)
+    if not readable:
+        asked = replace(asked, target=target_facts(Checkpoint("org/target", {})))
+
+    result = recommend(asked, ())
+
+    assert "dcp-interleave" in [finding.id for finding in result.traps]
 
 
 def test_an_architecture_that_the_release_lacks_is_told() -> None:
