@@ -18,6 +18,7 @@ from tests.live_server import call_workers, prompts
 IDLE_FOR_AT_MOST_S = 2.0
 """A connection that is used again. vLLM closes one after 5 s, as httpx would: then now and then a request goes to one
 that is just being closed."""
+STANDS_STILL_S = 1.0
 COUNTERS = {
     "drafts": "spec_decode_num_drafts",
     "accepted": "spec_decode_num_accepted_tokens",
@@ -60,6 +61,16 @@ class Server:
 
     def counters(self) -> Counters:
         return Counters.read(self._metrics())
+
+    def settled(self) -> Counters:
+        """The counters once they stand still: a request whose client hung up runs on for some steps."""
+        counters = self.counters()
+        while True:
+            time.sleep(STANDS_STILL_S)
+            later = self.counters()
+            if later == counters:
+                return later
+            counters = later
 
     def _metrics(self) -> str:
         return httpx.get(f"{self.url}/metrics", timeout=30).text

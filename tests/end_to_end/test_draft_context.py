@@ -141,7 +141,8 @@ def test_rows_are_known_where_they_were_written_however_much_was_written_since(
 def beside_a_long_request(server: Server, texts: list[str], *faults: str) -> list[int]:
     """Have `texts` prefilled over a dirty pool while a request beyond the drafter's length runs; whole blocks of each.
 
-    Tried again where the long request ended too early, for whatever reason: then nothing was arranged.
+    Tried again where the long request ended too early, for whatever reason: then nothing was arranged. What the engine
+    still does for it when its client has hung up is over at the end.
     """
     long = "\n".join(long_prompts(1, 7, first=11))
     tokens = server.complete([long], 1)[0]["usage"]["prompt_tokens"]
@@ -160,6 +161,7 @@ def beside_a_long_request(server: Server, texts: list[str], *faults: str) -> lis
                 raise
         finally:
             server.call("slow_down", 0)
+    server.settled()
     return [answer["usage"]["prompt_tokens"] // BLOCK for answer in answers]
 
 
