@@ -182,25 +182,14 @@ def _texts(restored: Sequence[str], burst: str) -> list[str]:
 async def _burst(side: Side, client: httpx.AsyncClient, texts: Sequence[str], batch: int) -> Burst:
     """At batch 1 one text after the other, else all in one request: a client that sends them one by one is felt."""
     side.prepare()
-    before = await _settled(side.server, client)
+    before = side.server.settled(SETTLES_IN_S)
     tokens, prompts = BURST_TOKENS[batch], list(texts) if batch == 1 else [list(texts)]
     started = time.perf_counter()
     answers = [await side.server.completion(client, prompt, tokens, {"ignore_eos": True}) for prompt in prompts]
     took = time.perf_counter() - started
-    drafted = (await _settled(side.server, client)).since(before)
+    drafted = side.server.settled(SETTLES_IN_S).since(before)
     texts_back = [choice["text"] for answer in answers for choice in answer["choices"]]
     return Burst(len(texts) * tokens, took, texts_back, drafted)
-
-
-async def _settled(server: Server, client: httpx.AsyncClient) -> Counters:
-    """The counters once they have stopped: the last steps reach them after the answers."""
-    counters = None
-    while True:
-        later = Counters.read((await client.get(f"{server.url}/metrics")).text)
-        if later == counters:
-            return later
-        counters = later
-        await asyncio.sleep(SETTLES_IN_S)
 
 
 def _turns(server: Server, batch: int) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from tests.live_server import call_workers, prompts
 IDLE_FOR_AT_MOST_S = 2.0
 """A connection that is used again. vLLM closes one after 5 s, as httpx would: then now and then a request goes to one
 that is just being closed."""
-STANDS_STILL_S = 1.0
 COUNTERS = {
     "drafts": "spec_decode_num_drafts",
     "accepted": "spec_decode_num_accepted_tokens",
@@ -62,11 +61,12 @@ class Server:
     def counters(self) -> Counters:
         return Counters.read(self._metrics())
 
-    def settled(self) -> Counters:
-        """The counters once they stand still: a request whose client hung up runs on for some steps."""
+    def settled(self, still_for: float = 1.0) -> Counters:
+        """The counters once they stand still for so many seconds: the last steps of a request reach them after its
+        answer, and one whose client hung up runs on for some."""
         counters = self.counters()
         while True:
-            time.sleep(STANDS_STILL_S)
+            time.sleep(still_for)
             later = self.counters()
             if later == counters:
                 return later

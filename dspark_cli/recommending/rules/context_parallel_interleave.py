@@ -46,7 +46,8 @@ def _interleave(situation: Situation) -> tuple[str, int]:
 
 
 def _sharded_backends(situation: Situation) -> Iterator[str]:
-    """Empty where vLLM chooses one. A drafter without latent attention is replicated, and not asked."""
+    """Of the target, and of a drafter with latent attention (others are replicated, and not asked); "" where vLLM
+    chooses."""
     yield situation.options.text(BACKEND) or ""
     if situation.drafter.latent:
         yield str(situation.given.get("attention_backend") or "")
