@@ -1,15 +1,19 @@
-"""`written_rows` in plain PyTorch: what its kernels are compared with, and what runs where Triton has no device.
+"""`written_rows` without kernels: what they are compared with, and what runs where Triton has no device.
 
-It reads and writes the same filter, so the two may even take turns.
+It reads and writes the same filter, so the two may even take turns. Fingerprints are made with NumPy, whose unsigned
+integers are modulo 2^32 by themselves, at half of PyTorch's time where rows are few.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
-from dspark_kernels.written_rows import SAMPLES, Admission, GroupRows, RowCells, WrittenRows
+from dspark_kernels.written_rows import Admission, GroupRows, RowCells, WrittenRows
 
-WORD = 0xFFFFFFFF
+Words = npt.NDArray[np.uint32]
 
 
 def fingerprint_reference(
@@ -22,12 +26,25 @@ def fingerprint_reference(
     first = mix(sum m_i ^ what), second = mix(sum mix(m_i ^ 0x27D4EB2F) ^ mix(what + 0x165667B1)).
     """
     cells = [layer.elements[layer.at(slots, rows.samples[at])] for at, layer in enumerate(rows.layers)]
-    stored = torch.cat(cells, dim=1).long() & ((1 << 8 * rows.element_bytes) - 1)
-    number = torch.arange(len(rows.layers) * SAMPLES, device=stored.device)
-    mixed = _mix(stored ^ ((number * 0x9E3779B1 + 0x7F4A7C15) & WORD))
-    what = _mix(tokens.long() & WORD ^ _mix(positions.long() + 0x9E3779B9))
-    first = _mix((mixed.sum(1) & WORD) ^ what)
-    return first, _mix((_mix(mixed ^ 0x27D4EB2F).sum(1) & WORD) ^ _mix(what + 0x165667B1))
+    stored = torch.cat(cells, dim=1).cpu().numpy().view(f"u{rows.element_bytes}").astype(np.uint32)
+    mixed = _mix(stored ^ _places(stored.shape[1]))
+    what = _mix(_words(tokens) ^ _mix(_words(positions) + np.uint32(0x9E3779B9)))
+    first = _mix(mixed.sum(1, dtype=np.uint32) ^ what)
+    second = _mix(_mix(mixed ^ np.uint32(0x27D4EB2F)).sum(1, dtype=np.uint32) ^ _mix(what + np.uint32(0x165667B1)))
+    return _on(slots.device, first), _on(slots.device, second)
+
+
+@lru_cache
+def _places(cells: int) -> Words:
+    return np.arange(cells, dtype=np.uint32) * np.uint32(0x9E3779B1) + np.uint32(0x7F4A7C15)
+
+
+def _words(integers: torch.Tensor) -> Words:
+    return integers.cpu().numpy().astype(np.uint32)
+
+
+def _on(device: torch.device, words: Words) -> torch.Tensor:
+    return torch.from_numpy(words.astype(np.int64)).to(device)
 
 
 def record_written_rows_reference(
@@ -138,8 +155,7 @@ def _bits(second: torch.Tensor) -> torch.Tensor:
     return one << (second & 63) | one << (second >> 6 & 63) | one << (second >> 12 & 63) | one << (second >> 18 & 63)
 
 
-def _mix(word: torch.Tensor) -> torch.Tensor:
-    word = word & WORD
-    word = ((word ^ (word >> 16)) * 0x85EBCA6B) & WORD
-    word = ((word ^ (word >> 13)) * 0xC2B2AE35) & WORD
-    return word ^ (word >> 16)
+def _mix(words: Words) -> Words:
+    words = (words ^ (words >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    words = (words ^ (words >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return words ^ (words >> np.uint32(16))
