@@ -1,7 +1,7 @@
 """What the patched runtime costs where it hides nothing: a stock and a patched server on one GPU.
 
     python -m benchmarks.overhead STOCK_URL PATCHED_URL [--pairs 60] [--batch 1 64] [--out FILE]
-                                  [--pids STOCK PATCHED --cores 2-9]
+                                  [--pids STOCK PATCHED --cores 2-9] [--servers-only] [--rest SECONDS]
 
 Three measurements, from the whole to the detail.
 
@@ -16,6 +16,9 @@ Three measurements, from the whole to the detail.
   error.
 * Within one server's bursts, engine steps go through the runtime and past it in turns of a few milliseconds, which
   leaves out admissions too.
+
+The last two are for model runner V2: --servers-only leaves them out. A worker of vLLM spins for a second after its last
+step; where it shares a core with the other server's, --rest 1.3 waits until that is over.
 """
 
 import argparse
@@ -92,6 +95,8 @@ def main() -> int:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--pids", type=int, nargs=2, help="of the two API servers")
     parser.add_argument("--cores", type=_cores, help="where all their processes run, such as 2-9")
+    parser.add_argument("--servers-only", action="store_true")
+    parser.add_argument("--rest", type=float, default=SETTLES_IN_S, help="seconds between bursts")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     stock, patched = Server(given.stock), Server(given.patched)
@@ -112,8 +117,10 @@ def main() -> int:
             write_json(given.out, {**about, "measured": results})
 
     for batch in given.batch:
-        for name, base, other in measured:
-            keep(name, batch, asyncio.run(_pairs(base, other, batch, given.pairs)))
+        for name, base, other in measured[:1] if given.servers_only else measured:
+            keep(name, batch, asyncio.run(_pairs(base, other, batch, given.pairs, given.rest)))
+        if given.servers_only:
+            continue
         for name, server in (("patched server", patched), ("stock server", stock)):
             keep(f"{name}, turns of steps", batch, _turns(server, batch))
     return 0
@@ -133,7 +140,7 @@ def _keep_on(pids: Sequence[int], cores: set[int]) -> None:
                     os.sched_setaffinity(thread.id, cores)
 
 
-async def _pairs(base: Side, other: Side, batch: int, count: int) -> dict[str, Any]:
+async def _pairs(base: Side, other: Side, batch: int, count: int, rest: float) -> dict[str, Any]:
     """`ratio` is of output tokens a second, other over base; `ratio_of_steps` of draft steps a second."""
     restored = long_prompts(max(batch // 2, 1), PIECES)
     sides = (base, other)
@@ -142,12 +149,12 @@ async def _pairs(base: Side, other: Side, batch: int, count: int) -> dict[str, A
         clients = {base: to_base, other: to_other}
         try:
             for side in sides:
-                await _burst(side, clients[side], _texts(restored, f"of {batch} to warm up"), batch)
+                await _burst(side, clients[side], _texts(restored, f"of {batch} to warm up"), batch, rest)
             for turn in range(count):
                 for place, side in enumerate(sides if turn % 2 == 0 else sides[::-1]):
                     # In one server the texts that the other side has just been sent are not new any more.
                     new = f"{turn} of {batch}" + (f", {place}" if base.server == other.server else "")
-                    bursts[side].append(await _burst(side, clients[side], _texts(restored, new), batch))
+                    bursts[side].append(await _burst(side, clients[side], _texts(restored, new), batch, rest))
         finally:
             for side in sides:
                 side.put_back()
@@ -179,15 +186,15 @@ def _texts(restored: Sequence[str], burst: str) -> list[str]:
     return [text for both in zip(new, restored, strict=True) for text in both]
 
 
-async def _burst(side: Side, client: httpx.AsyncClient, texts: Sequence[str], batch: int) -> Burst:
+async def _burst(side: Side, client: httpx.AsyncClient, texts: Sequence[str], batch: int, rest: float) -> Burst:
     """At batch 1 one text after the other, else all in one request: a client that sends them one by one is felt."""
     side.prepare()
-    before = side.server.settled(SETTLES_IN_S)
+    before = side.server.settled(rest)
     tokens, prompts = BURST_TOKENS[batch], list(texts) if batch == 1 else [list(texts)]
     started = time.perf_counter()
     answers = [await side.server.completion(client, prompt, tokens, {"ignore_eos": True}) for prompt in prompts]
     took = time.perf_counter() - started
-    drafted = side.server.settled(SETTLES_IN_S).since(before)
+    drafted = side.server.settled(rest).since(before)
     texts_back = [choice["text"] for answer in answers for choice in answer["choices"]]
     return Burst(len(texts) * tokens, took, texts_back, drafted)
 
