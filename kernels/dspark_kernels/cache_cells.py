@@ -36,11 +36,10 @@ class LayerCells:
     num_slots: int
     cells: torch.Tensor
 
-    def at(self, slots: torch.Tensor, cells: torch.Tensor | None = None) -> torch.Tensor:
-        """Indices into `elements`, int64 [slots, cells a slot]; `cells` may be a part of the layer's own."""
-        cells = self.cells if cells is None else cells
+    def at(self, slots: torch.Tensor) -> torch.Tensor:
+        """Indices into `elements`, int64 [slots, cells a slot]."""
         blocks = slots.long() // self.block_size
-        return blocks[:, None] * self.block_stride + cells[slots.long() % self.block_size].long()
+        return blocks[:, None] * self.block_stride + self.cells[slots.long() % self.block_size].long()
 
 
 def find_cells(cache: torch.Tensor, num_slots: int, write: Callable[[torch.Tensor], None]) -> LayerCells:

@@ -137,7 +137,7 @@ def _readable(rows: RowCells, slots: Integers) -> npt.NDArray[np.bool_]:
 
 
 def _at(layer: LayerCells, slots: Integers, cells: Integers) -> Integers:
-    """`LayerCells.at`."""
+    """`LayerCells.at`, for some of its cells."""
     block, within = np.divmod(slots.astype(np.int64), layer.block_size)
     indices: Integers = block[:, None] * layer.block_stride + cells[within]
     return indices
